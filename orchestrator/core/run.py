@@ -1,0 +1,115 @@
+"""One run of a job as the core sees it, and how it is told to the child and to the record."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from orchestrator.core.messages import Moment, NodeName, RunEnded, RunId, Token
+from orchestrator.core.snapshot import iso_utc
+from orchestrator.core.spec import JobSpec
+
+
+class Stage(StrEnum):
+    """How far a run is."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+
+
+class Reason(StrEnum):
+    """Why a run was started; the child reads it as ORCHESTRATOR_REASON."""
+
+    START = "start"
+    SCHEDULE = "schedule"
+    CATCH_UP = "catch_up"
+
+
+@dataclass(slots=True)
+class Run:
+    """A run that has not been proven to be over.
+
+    Attributes:
+        token: The fencing token it was started under.
+        tick_ms: The tick it runs for, None for a service.
+        grace_s: What the last order to stop allowed; a later order may only shorten it.
+        stop_why: Why it is being stopped, "" while it is not.
+        killed: SIGKILL was ordered.
+        unproven: Why nobody knows whether it still lives, "" while somebody does.
+        stuck: What of it cannot be killed, "" if nothing.
+    """
+
+    id: RunId
+    token: Token
+    tick_ms: int | None
+    reason: Reason
+    started: Moment
+    stage: Stage = Stage.STARTING
+    pid: int | None = None
+    grace_s: float = field(default=float("inf"))
+    stop_why: str = ""
+    killed: bool = False
+    unproven: str = ""
+    stuck: str = ""
+
+
+def child_environment(spec: JobSpec, run: Run, node: NodeName) -> Mapping[str, str]:
+    """Return what every child may rely on."""
+    env = {
+        "ORCHESTRATOR_JOB": spec.job,
+        "ORCHESTRATOR_RUN_ID": run.id,
+        "ORCHESTRATOR_FENCING_TOKEN": str(run.token),
+        "ORCHESTRATOR_NODE": node,
+        "ORCHESTRATOR_INSTANCE": str(spec.instance),
+        "ORCHESTRATOR_ATTEMPT": "1",
+        "ORCHESTRATOR_REASON": run.reason.value,
+    }
+    if run.tick_ms is not None:
+        env["ORCHESTRATOR_TICK"] = iso_utc(run.tick_ms / 1000)
+    return env
+
+
+def outcome(spec: JobSpec, run: Run, ended: RunEnded) -> str:
+    """Return how a run came out, in one word: ok | failed | timeout | stopped | lost.
+
+    `lost`: its lease could not be renewed or was taken, or its leash died; the command did not end by itself.
+    """
+    if ended.cause == "exit" and not run.killed:
+        return "ok" if not ended.error and ended.exit_code in spec.success_exit_codes else "failed"
+    if run.stop_why == TIMED_OUT:
+        return "timeout"
+    if ended.cause in ("deadline", "unproven") or run.stop_why == LEASE_LOST:
+        return "lost"
+    return "stopped"
+
+
+TIMED_OUT = "its time limit is over"
+
+LEASE_LOST = "its lease is lost"
+
+
+def record_of(spec: JobSpec, run: Run, ended: RunEnded, node: NodeName, now: Moment) -> dict[str, object]:
+    """Return the `last` object that `status` shows."""
+    return {
+        "run": run.id,
+        "node": node,
+        "token": run.token,
+        "tick": None if run.tick_ms is None else iso_utc(run.tick_ms / 1000),
+        "reason": run.reason.value,
+        "started": iso_utc(run.started.utc),
+        "ended": iso_utc(now.utc),
+        "elapsed_s": round(ended.elapsed_s, 3),
+        "outcome": outcome(spec, run, ended),
+        "exit_code": ended.exit_code,
+        "signal": ended.signal or None,
+        "error": ended.error or run.stop_why,
+    }
+
+
+def describe_end(record: Mapping[str, object]) -> str:
+    """Return the end of a run in one clause: `exit 1`, `SIGKILL`, `no such file: x`."""
+    if record.get("error") and record.get("outcome") != "stopped":
+        return str(record["error"])
+    if record.get("signal"):
+        return f"signal {record['signal']}"
+    return f"exit {record.get('exit_code')}"

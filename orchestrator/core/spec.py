@@ -1,0 +1,245 @@
+"""What a jobs.yaml means, after every complaint has been made: frozen, complete, in seconds and tuples.
+
+`config.py` builds these; nothing here reads a file. Relations between numbers are checked where the
+numbers live (`LeaseTiming.problem`), so that no caller can forget them.
+"""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from orchestrator.core.messages import Bucket, Deadlines, JobName
+
+BUCKETS = 16
+"""Hash tags a cluster's lease keys are spread over: one script call renews all leases of a bucket."""
+
+
+def bucket_of(key: str) -> Bucket:
+    """Return the bucket of a lease key's `<job>` segment."""
+    return Bucket(zlib.crc32(key.encode()) % BUCKETS)
+
+
+class Kind(StrEnum):
+    """A job runs all the time, or at instants."""
+
+    SERVICE = "service"
+    CRON = "cron"
+
+
+class Restart(StrEnum):
+    """When an ended service is started again."""
+
+    ALWAYS = "always"
+    ON_FAILURE = "on-failure"
+    NEVER = "never"
+
+
+class OnRedisLoss(StrEnum):
+    """What becomes of a run whose lease cannot be renewed.
+
+    STEP_DOWN: the stop signal, the step-down grace, SIGKILL, all before the lease can run out.
+    KILL: SIGKILL at the latest safe instant, no grace.
+    KEEP: nothing; availability over safety, two runs become possible.
+    """
+
+    STEP_DOWN = "step_down"
+    KILL = "kill"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTiming:
+    """The numbers of one lease, in seconds. Where only the ttl is given the others scale with it.
+
+    Attributes:
+        ttl_s: How long a lease lives without renewal. The longest gap after a crash.
+        heartbeat_s: How often it is renewed.
+        request_timeout_s: When an unanswered request counts as failed.
+        step_down_grace_s: From SIGTERM to SIGKILL when the lease cannot be renewed.
+        kill_time_s: What killing and reaping a tree may take.
+        margin_s: For a late scheduler.
+        clock_rate_error: By how much two clocks' rates may differ (0.01: one percent).
+    """
+
+    ttl_s: float
+    heartbeat_s: float
+    request_timeout_s: float
+    step_down_grace_s: float
+    kill_time_s: float
+    margin_s: float
+    clock_rate_error: float = 0.01
+
+    SHORTEST_TTL_S = 2.0
+
+    @classmethod
+    def scaled(cls, ttl_s: float, **given: float) -> "LeaseTiming":
+        """Build a timing from its ttl; `given` overrides single numbers by attribute name."""
+        defaults = {
+            "heartbeat_s": ttl_s / 5,
+            "request_timeout_s": min(1.0, ttl_s / 12),
+            "step_down_grace_s": ttl_s / 3,
+            "kill_time_s": min(1.0, ttl_s / 15),
+            "margin_s": min(0.5, max(0.2, ttl_s / 30)),
+        }
+        return cls(ttl_s=ttl_s, **(defaults | given))
+
+    def problem(self) -> str:
+        """Return what is wrong with the relations of the numbers, with the rule and the numbers; "" if nothing.
+
+        The rule leaves room, inside one ttl, for two missed heartbeats, a request that times out, an
+        orderly step-down, the kill and a late scheduler (client-go states its relations alike).
+        """
+        if self.ttl_s < self.SHORTEST_TTL_S:
+            return f"the shortest ttl is {self.SHORTEST_TTL_S:g}s (ttl is {self.ttl_s:g}s)"
+        need = 2 * self.heartbeat_s + self.request_timeout_s + self.step_down_grace_s + self.kill_time_s + self.margin_s
+        have = self.ttl_s * (1 - self.clock_rate_error)
+        if have + 1e-9 >= need:
+            return ""
+        return (
+            "ttl x (1 - clock_rate_error) must be at least 2 x heartbeat + request_timeout + step_down_grace"
+            f" + kill_time + margin: {have:g}s < 2 x {self.heartbeat_s:g}s + {self.request_timeout_s:g}s"
+            f" + {self.step_down_grace_s:g}s + {self.kill_time_s:g}s + {self.margin_s:g}s = {need:g}s;"
+            f" raise ttl or lower heartbeat (ttl/5 would be {self.ttl_s / 5:g}s)"
+        )
+
+    def deadlines(self, asked_at: float, grace_s: float | None = None) -> Deadlines:
+        """Return until when a run may live if the lease was last renewed by a request written at `asked_at`."""
+        kill_at = self.ends_at(asked_at) - self.kill_time_s
+        return Deadlines(term_at=kill_at - (self.step_down_grace_s if grace_s is None else grace_s), kill_at=kill_at)
+
+    def ends_at(self, asked_at: float) -> float:
+        """Return the instant from which the lease must be taken for lost."""
+        return asked_at + self.ttl_s * (1 - self.clock_rate_error) - self.margin_s
+
+    @property
+    def ttl_ms(self) -> int:
+        """The ttl in milliseconds."""
+        return round(self.ttl_s * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How a failing run is tried again: `delay_s` x `factor`^n, at most `max_delay_s`, with full jitter.
+
+    Attributes:
+        healthy_after_s: A run that lived this long counts as well; the count of failures starts again.
+        max_failures: Give up after so many failures in a row; None: never.
+    """
+
+    delay_s: float = 1.0
+    factor: float = 2.0
+    max_delay_s: float = 60.0
+    healthy_after_s: float = 10.0
+    max_failures: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopSpec:
+    """How a run is asked to stop: the signal, and how long until SIGKILL."""
+
+    signal: str = "SIGTERM"
+    timeout_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpec:
+    """Where the output of a job's runs goes.
+
+    Attributes:
+        file: Absolute path; None: `<state directory>/logs/<job>.log`; "none" as mode drops it.
+        mode: file | none.
+        max_bytes: A file is rotated at the end of a line when it would grow past this.
+        backups: How many rotated files are kept.
+    """
+
+    mode: str = "file"
+    file: str | None = None
+    max_bytes: int = 10_000_000
+    backups: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleSpec:
+    """When a cron job is due.
+
+    Attributes:
+        cron: Cron expression, "" where `every_s` is given.
+        every_s: Period in seconds, anchored to 1970-01-01T00:00Z and not to any start; 0 where `cron` is given.
+        timezone: IANA name; only for `cron`.
+    """
+
+    cron: str = ""
+    every_s: float = 0.0
+    timezone: str = "UTC"
+
+    @property
+    def identity(self) -> str:
+        """Text that changes when the schedule does."""
+        return f"{self.cron}@{self.timezone}" if self.cron else f"every {self.every_s:g}s"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One job instance, ready to run.
+
+    Attributes:
+        name: Instance name: the job's, or `<job>.<n>` from the second instance on.
+        job: The job's name in the file.
+        instance: Counts from 0.
+        key: The `<job>` segment of its lease key.
+        argv: What is exec'd.
+        env: What the file sets for the child.
+        env_inherit: all | none | names of the variables taken from main's environment.
+        timeout_s: A cron run is stopped after this; None: never.
+        misfire_grace_s: A tick found late by more than this is missed.
+        definition: Short hash of the whole definition; differs where two nodes' files do.
+    """
+
+    name: JobName
+    job: str
+    kind: Kind
+    argv: tuple[str, ...]
+    lease: LeaseTiming
+    key: str
+    definition: str
+    instance: int = 0
+    schedule: ScheduleSpec | None = None
+    restart: Restart = Restart.ALWAYS
+    success_exit_codes: frozenset[int] = frozenset({0})
+    backoff: Backoff = Backoff()
+    stop: StopSpec = StopSpec()
+    log: LogSpec = LogSpec()
+    on_redis_loss: OnRedisLoss = OnRedisLoss.STEP_DOWN
+    env: Mapping[str, str] = field(default_factory=dict)
+    env_inherit: str | tuple[str, ...] = "all"
+    cwd: str | None = None
+    enabled: bool = True
+    timeout_s: float | None = None
+    misfire_grace_s: float = 600.0
+    tags: tuple[str, ...] = ()
+
+    @property
+    def bucket(self) -> Bucket:
+        """The bucket of its lease key."""
+        return bucket_of(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """A whole jobs.yaml.
+
+    Attributes:
+        cluster: Prefix of all keys; the nodes with the same one work together.
+        redis: URL; None: the embedded server.
+        node: Node name from the file; None: the host's.
+        node_tags: Tags of the node that loaded the file.
+        source: Absolute path of the file, "" if there was none.
+    """
+
+    cluster: str
+    jobs: tuple[JobSpec, ...]
+    redis: str | None = None
+    node: str | None = None
+    node_tags: tuple[str, ...] = ()
+    source: str = ""

@@ -1,0 +1,138 @@
+"""When a cron job is due, and the claim of a tick on its way to the store.
+
+Rules:
+1. A tick is claimed in the store before its run starts; the claim names the run, so that a repeated one
+   (its answer was lost) is the same claim and not a second run.
+2. Ticks up to the newest claimed one are settled, whoever claimed it.
+3. A tick found late by more than `misfire_grace` is missed; of several in the grace only the newest runs.
+   Whatever does not run is said, however long nobody held the lease.
+4. A claim whose answer was lost, or that came early by the server's clock, is repeated with the heartbeat.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from orchestrator.core.messages import Action, ClaimTick, LeaseValue, Moment, RunId, Say, TickClaimed, TickRefused
+from orchestrator.core.run import Reason
+from orchestrator.core.schedule import Schedule
+from orchestrator.core.snapshot import iso_utc
+from orchestrator.core.spec import JobSpec
+
+AHEAD_OF_SERVER_MS = 1000
+"""How far ahead of the server's clock a tick may be claimed: a fast node must not silence a job for the others."""
+
+
+@dataclass(slots=True)
+class Claim:
+    """A tick on its way.
+
+    Attributes:
+        asked: The store has been asked, and has not answered or has said yes.
+        granted: It said yes; the run is not started yet.
+    """
+
+    tick_ms: int
+    run: RunId
+    reason: Reason
+    asked: bool = False
+    granted: bool = False
+
+
+class Ticks:
+    """The ticks of one cron job on the node that holds its lease.
+
+    Attributes:
+        next: The next tick, seconds since 1970; None: never again, or not planned yet.
+        claim: The tick on its way, None if there is none.
+    """
+
+    def __init__(self, spec: JobSpec) -> None:
+        """Begin without a plan; planning needs the newest claimed tick, which comes with the lease."""
+        self._spec = spec
+        self._schedule = Schedule(spec.schedule, name=spec.job) if spec.schedule else None
+        self._settled_ms = 0
+        self.next: float | None = None
+        self.claim: Claim | None = None
+
+    def plan(self, now: Moment, settled_ms: int = 0) -> None:
+        """Find the next tick after the newest settled one; called again whenever the wall clock may have moved."""
+        self._settled_ms = max(self._settled_ms, settled_ms)
+        if self._schedule is not None:
+            self.next = self._schedule.next_after(self._settled_s(now))
+
+    def due(self, now: Moment, lease: LeaseValue) -> Iterator[Action]:
+        """Claim the due tick, if there is one and none is on its way."""
+        if self.claim is None and self.next is not None and now.utc >= self.next:
+            yield from self._find(now)
+        if self.claim is not None and not self.claim.asked:
+            self.claim.asked = True
+            yield ClaimTick(
+                self._spec.name,
+                self._spec.key,
+                lease,
+                self.claim.tick_ms,
+                self.claim.run,
+                AHEAD_OF_SERVER_MS,
+                asked_at=now.boot,
+            )
+
+    def take(self, now: Moment) -> Claim | None:
+        """Hand over the granted claim, to be started or skipped now; None if there is none."""
+        if self.claim is None or not self.claim.granted:
+            return None
+        claim, self.claim = self.claim, None
+        self.plan(now)
+        return claim
+
+    def on_claimed(self, claimed: TickClaimed, now: Moment) -> None:
+        """Keep the granted claim until the run can start."""
+        if self.claim is not None and self.claim.run == claimed.run:
+            self.claim.granted = True
+            self.plan(now, claimed.tick_ms)
+
+    def on_refused(self, refused: TickRefused, now: Moment) -> None:
+        """Drop a tick that another node claimed; an early one is asked for again (rule 4)."""
+        if self.claim is None or self.claim.tick_ms != refused.tick_ms or refused.reason == "ahead":
+            return
+        self.claim = None
+        self.plan(now, refused.last_tick_ms)
+
+    def on_beat(self, now: Moment) -> None:
+        """Let an unanswered claim be repeated, and look at the wall clock anew (quartz #1508: it may be set back)."""
+        if self.claim is None:
+            self.plan(now)
+        elif not self.claim.granted:
+            self.claim.asked = False
+
+    def drop(self) -> Iterator[Action]:
+        """Forget a claim with its lease; a granted one is a tick that will not run, and is said."""
+        if self.claim is not None and self.claim.granted:
+            yield self._say(
+                "tick.lost", tick=iso_utc(self.claim.tick_ms / 1000), why="the lease was lost before the start"
+            )
+        self.claim = None
+
+    def _find(self, now: Moment) -> Iterator[Action]:
+        if self._schedule is None or self.next is None:
+            return
+        horizon = max(self._settled_s(now), now.utc - self._spec.misfire_grace_s)
+        lapsed, count = self._schedule.newest_in(self._settled_s(now), horizon)
+        if lapsed is not None:
+            span = {"first": iso_utc(self.next), "last": iso_utc(lapsed)} if count > 1 else {"tick": iso_utc(lapsed)}
+            yield self._say("tick.missed", count=count, **span, why="later than misfire_grace")
+            self.plan(now, round(1000 * lapsed))
+        newest, count = self._schedule.newest_in(horizon, now.utc)
+        if newest is None:
+            return
+        if count > 1:
+            yield self._say("tick.missed", count=count - 1, why="a newer one is due (misfire: once)")
+        late = count > 1 or now.utc - newest > self._spec.lease.ttl_s
+        run = RunId(f"{self._spec.name}@{iso_utc(newest)}")
+        self.claim = Claim(round(newest * 1000), run, Reason.CATCH_UP if late else Reason.SCHEDULE)
+
+    def _settled_s(self, now: Moment) -> float:
+        """Return the instant up to which nothing is due any more; now's grace where nobody ever claimed a tick."""
+        return self._settled_ms / 1000 if self._settled_ms else now.utc - self._spec.misfire_grace_s
+
+    def _say(self, event: str, **fields: object) -> Say:
+        return Say(event, {"job": self._spec.name, **fields}, "warning")

@@ -1,0 +1,82 @@
+-- Ask for one lease.
+--
+-- KEYS: 1 lease  2 token (the last one issued)  3 released (what was last released cleanly)  4 epoch  5 tick
+-- ARGV: 1 node  2 incarnation  3 ttl ms  4 longest ttl ms known for this job, ours or the holder's
+--       5 floor: the highest token this node ever saw  6 seen: token of a foreign lease that by the caller's
+--       clock cannot have run out yet, 0 none  7 ran: highest token this incarnation ran or released
+--       8 epoch as the caller knows it  9 server ms the caller expects now  10 by how much it may be off, ms
+--       11 '1' in quarantine: only a lease that was cleanly released under this epoch may be taken
+--       12 identity of the schedule, '' for a service (then the tick key is not touched)  13 the caller's wall clock, ms
+-- -> {what, token or detail, ms, server ms, last tick ms}
+--    granted  token, the lease is ours          adopted     token, it was ours already: an answer was lost
+--    held     value, ms left                    hint        next node, ms left: it was left to another node
+--    vanished it cannot have run out (seen)     young       ms to wait: its last token is younger than a ttl
+--    quarantine                                 epoch       the epoch as it is
+--    clock    the server's clock is not what the caller expects (or this call is late)
+-- Nothing is changed unless it is granted or adopted, but for a lease without an expiry, which somebody
+-- set by hand: it gets the longest ttl, so that it cannot block the job for ever.
+
+local node, ttl, longest = ARGV[1], ARGV[3], tonumber(ARGV[4])
+local owner = node .. '|' .. ARGV[2]
+local now = server_ms()
+
+local function refuse(what, detail, wait) return {what, detail, wait, digits(now), '0'} end
+
+-- A new or edited schedule never fires for the past; a server whose clock is ahead must not silence it either.
+local function last_tick()
+  if ARGV[12] == '' then return '0' end
+  local last = whole((hget(KEYS[5], 'last')))
+  if last and redis.pcall('HGET', KEYS[5], 'schedule') == ARGV[12] then return digits(last) end
+  last = digits(math.max(last or 0, math.min(now, tonumber(ARGV[13]))))
+  heal(KEYS[5], 'hash')
+  redis.call('HSET', KEYS[5], 'schedule', ARGV[12], 'last', last)
+  return last
+end
+
+local epoch = get(KEYS[4]) or ''
+-- A promoted replica brings the epoch of the server it copied: until somebody has met it (meet.lua), its
+-- data may be older than that epoch claims. Found by the simulation: a taker in that very window made two.
+if epoch ~= ARGV[8] or string.match(epoch, '|(%w+)$') ~= server_run_id() then return refuse('epoch', epoch, 0) end
+if math.abs(now - tonumber(ARGV[9])) > tonumber(ARGV[10]) then return refuse('clock', '', 0) end
+
+local value = get(KEYS[1])
+local held, holder = lease_parts(value)
+if held and holder ~= owner then
+  local left = redis.call('PTTL', KEYS[1])
+  if left == -1 then
+    redis.call('PEXPIRE', KEYS[1], longest)
+    left = longest
+  end
+  return refuse('held', value, left)
+end
+if held and held > tonumber(ARGV[7]) then
+  redis.call('PEXPIRE', KEYS[1], ttl)
+  return {'adopted', digits(held), 0, digits(now), last_tick()}
+end
+
+-- An absent lease is not yet a free one. Nor is our own with a token that we ran or released already: it gets a
+-- new token in place (a release of the old one may still be on its way), but a stale replica may have brought it
+-- back after somebody else took over. Found by the simulation: a hand-over just before a failover made two.
+local issued = whole((get(KEYS[2]))) or 0
+local released, next_node, till, under = released_parts((get(KEYS[3])))
+if ARGV[11] == '1' and not (issued > 0 and released == issued and under == epoch) then
+  return refuse('quarantine', '', 0)
+end
+if tonumber(ARGV[6]) > released then return refuse('vanished', '', 0) end
+if not held then
+  -- A token is a server time: one issued less than a ttl ago and never released belongs to a lease that
+  -- cannot have run out. One from the future (the clock was set back) says nothing about its age.
+  if issued > released and issued + longest > now and issued <= now + 1000 then
+    return refuse('young', '', issued + longest - now)
+  end
+  -- a hint that reaches further than a ttl was written under another clock
+  if next_node ~= '' and next_node ~= node and now < till and till <= now + longest then
+    return refuse('hint', next_node, till - now)
+  end
+end
+
+local token = math.max(issued, now - 1, tonumber(ARGV[5])) + 1
+if token > LAST_TOKEN then return redis.error_reply('ERR the next token has more than 15 digits: DEL the token key') end
+redis.call('SET', KEYS[2], digits(token))
+redis.call('SET', KEYS[1], digits(token) .. '|' .. owner, 'PX', ttl)
+return {'granted', digits(token), 0, digits(now), last_tick()}

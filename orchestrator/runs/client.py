@@ -1,0 +1,393 @@
+"""Main's side of the runs: start, extend, stop, kill, and the proof that a run has ended.
+
+Everything here happens on main's event loop: nothing blocks, and no trouble with a process is raised.
+It knows launchers, leashes and the shared page; it must never know leases or schedules.
+
+Rules of this file:
+1. A run has ended only on proof: its leash says ENDED (the kernel said ECHILD), or the launcher says GONE
+   (no stray is left below it), or, where that launcher is dead too, main itself has no stray left.
+   A closed socket proves nothing: it makes the run unproven.
+2. A start is sent once. Where no answer comes, the launcher is killed and replaced, and proof awaited.
+3. Deadlines go to the page only. Whether main lives is seen by the leashes at the ends of their sockets.
+4. What does not do as it was told in time is killed: job by leash, leash by main, launcher by main.
+"""
+
+import asyncio
+import collections
+import contextlib
+import resource
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from orchestrator import clock
+from orchestrator.core.messages import (
+    ExtendRun,
+    KillRun,
+    RunEnded,
+    RunId,
+    RunStarted,
+    RunStuck,
+    RunUnproven,
+    Say,
+    StartRun,
+    StopRun,
+)
+from orchestrator.core.spec import JobSpec
+from orchestrator.errors import OrchestratorError
+from orchestrator.runs import linux, order, wire
+from orchestrator.runs.launcher_process import LauncherProcess
+from orchestrator.runs.launching import Launching
+from orchestrator.runs.live_run import LiveRun, Phase
+from orchestrator.runs.page import SLOTS, Page, Slots
+from orchestrator.runs.proof import Proof
+from orchestrator.runs.strays import Strays, identify
+
+RunEvent = RunStarted | RunStuck | RunUnproven | RunEnded
+
+MAX_OPEN_FILES = 65536
+"""Main raises its soft limit up to this, and the launcher inherits it: two descriptors a run."""
+MAX_TAILS = 256
+"""Ended runs whose last lines are remembered."""
+
+_WAIT_LIMIT_S = 30.0
+_LATE_AFTER_STOP_S = 2.0
+_LATE_IN_KILLING_S = 12.0  # the leash says STUCK after 10 s; one that says nothing is frozen
+
+
+class Runs:
+    """The runs of one node."""
+
+    def __init__(
+        self,
+        *,
+        directory: Path,
+        deliver: Callable[[RunEvent], None],
+        environ: Mapping[str, str],
+        say: Callable[[Say], None] = lambda _line: None,
+        liveness_s: float = 10.0,
+        answer_limit_s: float = 2.0,
+        start_limit_s: float = 5.0,
+        kill_limit_s: float = 0.25,
+    ) -> None:
+        """Set the numbers; nothing is started before `open`.
+
+        Args:
+            directory: The state directory; logs go below it.
+            deliver: Told what happened, on the event loop, never from within a call of ours.
+            environ: What jobs may inherit.
+            say: Told what is worth a log line.
+            liveness_s: How often launcher and leashes are looked after.
+            answer_limit_s: What does not answer for so long is frozen.
+            start_limit_s: How long a start that was sent may stay unanswered.
+            kill_limit_s: How long a leash may need to begin killing.
+        """
+        self._directory = directory
+        self._deliver = deliver
+        self._heritage = order.inheritable(environ)
+        self._say = say
+        self._liveness_s = liveness_s
+        self._answer_limit_s = answer_limit_s
+        self._start_limit_s = start_limit_s
+        self._kill_limit_s = kill_limit_s
+        self._runs: dict[RunId, LiveRun] = {}
+        self._by_serial: dict[int, LiveRun] = {}
+        self._slots = Slots()
+        self._tails: collections.OrderedDict[RunId, tuple[str, ...]] = collections.OrderedDict()
+
+    # What main calls.
+
+    async def open(self) -> None:
+        """Become a sub-reaper and start the launcher.
+
+        Raises:
+            OrchestratorError: No launcher can be started.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._was_subreaper = linux.is_subreaper()
+        linux.become_subreaper()
+        self._open_files = _raise_open_files()
+        self._page = Page.create()
+        self._strays = Strays()
+        self._launching = Launching(
+            page_fd=self._page.fd,
+            errors=self._directory / "launcher.log",
+            pack=self._pack,
+            on_message=self._on_launcher,
+            on_dead=self._on_dead_launcher,
+            on_sent=self._on_sent,
+            say=self._say,
+        )
+        self._proof = Proof(
+            strays=self._strays,
+            runs=lambda: list(self._runs.values()),
+            launchers=self._launching.pids,
+            on_proven=self._on_proven,
+            on_stuck=self._on_stuck,
+        )
+        try:
+            await self._launching.open()
+        except OrchestratorError:
+            await self._launching.close(limit_s=0.0)
+            self._page.close()
+            raise
+        self._watch = self._loop.call_later(self._liveness_s, self._look_after)
+
+    def start(self, spec: JobSpec, start: StartRun) -> None:
+        """Start a run; once per run id, whatever becomes of it."""
+        if start.run in self._runs:
+            self._say(Say("run.start_repeated", {"job": start.job, "run": start.run}, "error"))
+            return
+        until = start.deadlines
+        if until and clock.boot() >= until.term_at:
+            error = "its lease was over before it could start"
+            self._loop.call_soon(self._deliver, RunEnded(start.job, start.run, None, 0, error, "deadline", 0.0))
+            return
+        taken = self._slots.take()
+        if taken is None:
+            error = f"this node has {SLOTS} runs already"
+            self._loop.call_soon(self._deliver, RunEnded(start.job, start.run, None, 0, error, "exit", 0.0))
+            return
+        run = LiveRun(spec, start, *taken)
+        self._page.claim(*taken, until.term_at if until else linux.NEVER, until.kill_at if until else linux.NEVER)
+        self._runs[start.run] = self._by_serial[run.serial] = run
+        run.set_limit(_WAIT_LIMIT_S, self._on_never_sent)
+        self._launching.enqueue(run)
+
+    def extend(self, extend: ExtendRun) -> None:
+        """Move a run's deadlines: on the page only, no message, no wake-up."""
+        if run := self._runs.get(extend.run):
+            self._page.extend(run.slot, extend.deadlines.term_at, extend.deadlines.kill_at)
+
+    def stop(self, stop: StopRun) -> None:
+        """Stop a run; again with a shorter grace: sooner."""
+        self._order(stop.run, "stop", stop.grace_s + _LATE_AFTER_STOP_S, wire.STOP, stop.grace_s)
+
+    def kill(self, kill: KillRun) -> None:
+        """SIGKILL a run's tree now."""
+        self._order(kill.run, "killed", self._kill_limit_s, wire.KILL)
+
+    def log_path(self, spec: JobSpec) -> Path | None:
+        """Return where the output of a job goes, None where it is dropped."""
+        return order.log_path(self._directory, spec)
+
+    def last_lines(self, run: RunId) -> tuple[str, ...]:
+        """Return the last lines of a run that ended, oldest first; only of the last runs, () for others."""
+        return self._tails.get(run, ())
+
+    def spare(self, pid: int) -> None:
+        """Never take a child of main for something a run left; needed only for one in a session of its own."""
+        self._strays.spare(pid)
+
+    def pids(self) -> dict[str, object]:
+        """Return the processes: the launcher's, and each run's leash and first process (0: not known)."""
+        launcher = self._launching.current
+        return {
+            "launcher": launcher.pid if launcher else 0,
+            "runs": {str(name): {"leash": run.leash_pid, "child": run.leader_pid} for name, run in self._runs.items()},
+        }
+
+    async def close(self) -> None:
+        """End the launcher. Runs that are left are abandoned: their leashes end them, and nobody hears of it."""
+        self._watch.cancel()
+        self._proof.close()
+        graces_s = [run.spec.lease.step_down_grace_s + run.spec.lease.kill_time_s for run in self._runs.values()]
+        for run in reversed(list(self._runs.values())):  # what still waits goes first, and is not sent
+            self._forget(run)
+        await self._launching.close(limit_s=self._answer_limit_s + max(graces_s, default=0.0))
+        self._page.close()
+        linux.become_subreaper(yes=self._was_subreaper)
+
+    # Towards the leash.
+
+    def _pack(self, run: LiveRun) -> dict[str, object]:
+        return order.what_to_run(
+            run.spec, run.order, heritage=self._heritage, directory=self._directory, open_files=self._open_files
+        )
+
+    def _order(self, name: RunId, cause: str, limit_s: float, *message: object) -> None:
+        """Tell a leash to end its run, and kill the leash if it has not within the limit."""
+        run = self._runs.get(name)
+        if run is None or run.phase is Phase.UNPROVEN:
+            return
+        if run.phase is Phase.WAITING:
+            self._end(run, run.ended(cause=cause, error="ended before it was started"))
+            return
+        if run.sock is not None:
+            with contextlib.suppress(BlockingIOError):  # a frozen leash: the limit runs
+                wire.send(run.sock, *message)
+        force_at = self._loop.time() + limit_s
+        run.force_at = force_at if run.force_at is None else min(run.force_at, force_at)
+        if run.held and not run.killing:
+            self._force_in_time(run)
+
+    def _force_in_time(self, run: LiveRun) -> None:
+        if run.force_at is not None:
+            run.set_limit(max(0.0, run.force_at - self._loop.time()), self._force)
+
+    def _force(self, run: LiveRun) -> None:
+        self._hear(run)  # what it said while we were busy counts
+        if run.held:
+            run.kill_leash()
+            self._lose(run, "its leash did not do as it was told")
+
+    # From the leash.
+
+    def _on_sent(self, run: LiveRun) -> None:
+        assert run.sock is not None  # noqa: S101 - that is what "sent" means
+        run.set_limit(self._start_limit_s, self._on_unanswered)
+        self._loop.add_reader(run.sock, self._hear, run)
+
+    def _hear(self, run: LiveRun) -> None:
+        """Take in all that a run's leash has said."""
+        while run.sock is not None:
+            try:
+                received = wire.receive(run.sock)
+            except BlockingIOError:
+                return
+            if received is None:
+                self._lose(run, "its leash died" if run.held else "nobody took it")
+                return
+            self._on_leash(run, *received)
+
+    def _on_leash(self, run: LiveRun, message: wire.Message, fds: list[int]) -> None:
+        name, *fields = message
+        job, run_id = run.order.job, run.order.run
+        if name == wire.LEASHED:
+            run.leash_pid, run.leash, run.phase = fields[0], (fds[0] if fds else -1), Phase.LEASHED
+            run.clear_limit()
+            self._force_in_time(run)
+            self._launching.answered(run)
+        elif name == wire.STARTED:
+            run.leader_pid, run.phase, run.started_at = fields[0], Phase.RUNNING, clock.boot()
+            run.leader = identify(run.leader_pid)
+            self._deliver(RunStarted(job, run_id, run.leader_pid))
+        elif name == wire.KILLING:
+            run.killing = True
+            run.set_limit(_LATE_IN_KILLING_S, self._force)
+        elif name == wire.STUCK:
+            run.clear_limit()  # it is awake, and keeps trying
+            self._on_stuck(run, tuple(fields[0]), fields[1])
+        elif name == wire.ENDED:
+            *told, tail = fields
+            self._remember(run.order.run, tail)
+            self._end(run, RunEnded(job, run_id, *told))
+        elif name == wire.LOG_FAILED:
+            self._say(Say("log.failed", {"job": job, "run": run_id, "why": fields[0]}, "warning"))
+        elif name == wire.LOG_RESTORED:
+            self._say(Say("log.restored", {"job": job, "run": run_id, "lost_bytes": fields[0]}))
+
+    def _remember(self, run: RunId, tail: list[str]) -> None:
+        self._tails[run] = tuple(tail)
+        while len(self._tails) > MAX_TAILS:
+            self._tails.popitem(last=False)
+
+    def _on_stuck(self, run: LiveRun, pids: tuple[int, ...], why: str) -> None:
+        self._deliver(RunStuck(run.order.job, run.order.run, pids, why))
+
+    # What goes wrong.
+
+    def _on_never_sent(self, run: LiveRun) -> None:
+        self._end(run, run.ended(cause="exit", error=f"no launcher could take it within {_WAIT_LIMIT_S:g} s"))
+
+    def _on_unanswered(self, run: LiveRun) -> None:
+        """Give up on a start: whether the launcher carried it out will be known when that launcher is dead."""
+        self._hear(run)
+        if run.phase is Phase.SENT and run.launcher is not None:
+            run.launcher.kill()
+            self._lose(run, f"the launcher did not answer within {self._start_limit_s:g} s")
+
+    def _lose(self, run: LiveRun, why: str) -> None:
+        """Nothing more will come from its leash: wait for proof of the run's end."""
+        self._hang_up(run)
+        run.why = why
+        run.phase = Phase.UNPROVEN
+        run.clear_limit()
+        self._launching.answered(run)
+        self._deliver(RunUnproven(run.order.job, run.order.run, why))
+        if run.orphaned:
+            self._proof.sweep_soon()
+        elif run.launcher is not None:
+            run.launcher.ping(self._answer_limit_s)
+
+    def _on_launcher(self, _launcher: LauncherProcess, message: wire.Message) -> None:
+        name, *fields = message
+        if name == wire.STUCK:
+            for each in [each for each in self._runs.values() if each.phase is Phase.UNPROVEN]:
+                self._on_stuck(each, tuple(fields[0]), fields[1])
+            return
+        run = self._by_serial.get(fields[0])
+        if run is None:
+            return  # ended already: its leash said so itself
+        if name == wire.REFUSED:
+            self._end(run, run.ended(cause="exit", error=fields[1]))
+        elif name == wire.GONE:
+            self._hear(run)  # its last words may still be in its own socket
+            if run.held:
+                self._lose(run, "its leash died")
+            self._proof.gone(run)
+
+    def _on_dead_launcher(self, launcher: LauncherProcess) -> None:
+        for run in [run for run in self._runs.values() if run.launcher is launcher]:
+            self._hear(run)
+            if run.phase is Phase.SENT:
+                self._lose(run, "the launcher died before it answered")
+        self._proof.sweep_soon()
+
+    def _on_proven(self, run: LiveRun) -> None:
+        error = "" if run.started_at else f"not started: {run.why}"
+        elapsed_s = clock.boot() - run.started_at if run.started_at else 0.0
+        self._end(run, run.ended(cause="unproven", error=error, elapsed_s=elapsed_s))
+
+    # The end.
+
+    def _end(self, run: LiveRun, ended: RunEnded) -> None:
+        self._forget(run)
+        self._loop.call_soon(self._deliver, ended)
+        if run.orphaned:
+            self._proof.sweep_soon()  # its leash is our child, and wants to be reaped
+
+    def _forget(self, run: LiveRun) -> None:
+        if run.phase is Phase.WAITING:
+            self._launching.take_back(run)
+        self._hang_up(run)
+        run.close()
+        run.phase = Phase.ENDED
+        self._page.clear(run.slot)
+        self._slots.give_back(run.slot)
+        del self._runs[run.order.run], self._by_serial[run.serial]
+        self._launching.answered(run)
+
+    def _hang_up(self, run: LiveRun) -> None:
+        if run.sock is not None:
+            self._loop.remove_reader(run.sock)
+            run.sock.close()
+            run.sock = None
+
+    # Every few seconds.
+
+    def _look_after(self) -> None:
+        self._watch = self._loop.call_later(self._liveness_s, self._look_after)
+        if self._launching.current is not None:
+            self._launching.current.ping(self._answer_limit_s)
+        for run in self._runs.values():
+            if run.held and _is_stopped(run):
+                self._loop.call_later(self._answer_limit_s, self._check_stopped, run)
+
+    def _check_stopped(self, run: LiveRun) -> None:
+        if run.held and _is_stopped(run):
+            run.kill_leash()
+            self._lose(run, "its leash was stopped")
+
+
+def _is_stopped(run: LiveRun) -> bool:
+    """Tell whether a leash is stopped (SIGSTOP, a debugger): cheaper than to wake each up for an answer."""
+    return linux.state(run.leash_pid) in {"T", "t"}
+
+
+def _raise_open_files() -> int:
+    """Raise this process's soft limit of open files; return what it was: jobs get that."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return soft

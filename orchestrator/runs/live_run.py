@@ -1,0 +1,118 @@
+"""What main knows of one run that has not ended yet, and which phase it is in.
+
+Phases::
+
+    phase      what holds                                                        next
+    WAITING    not sent: it can still be taken back                              SENT
+    SENT       a launcher was told once, and is never told again                 LEASHED, UNPROVEN, ENDED
+    LEASHED    its leash answers                                                 RUNNING, UNPROVEN, ENDED
+    RUNNING    exec succeeded                                                    UNPROVEN, ENDED
+    UNPROVEN   its leash is gone or does not answer; the tree may live           ENDED, on proof
+    ENDED      nothing of it is left
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import psutil
+
+from orchestrator.core.messages import RunEnded, StartRun
+from orchestrator.core.spec import JobSpec
+from orchestrator.runs.launcher_process import LauncherProcess
+
+
+class Phase(Enum):
+    """See the table in the module's head."""
+
+    WAITING = "waiting"
+    SENT = "sent"
+    LEASHED = "leashed"
+    RUNNING = "running"
+    UNPROVEN = "unproven"
+    ENDED = "ended"
+
+
+@dataclass(slots=True, eq=False)
+class LiveRun:
+    """One run.
+
+    Attributes:
+        spec: Its job.
+        order: The order that started it.
+        slot: On the shared page.
+        serial: Of the run, on the page and on the wire.
+        launcher: The one that was told to start it; None while waiting.
+        sock: To its leash; None while waiting and once unproven.
+        leash_pid: 0 while unknown.
+        leash: A pidfd: whatever becomes of the pid, it means this leash. -1 while unknown.
+        leader_pid: The job's first process; 0 while unknown.
+        leader: The same with its create time.
+        started_at: When exec had succeeded, on the boot clock.
+        killing: Its leash said that it is in its kill loop.
+        limit: The timer that runs for whatever is awaited now.
+        force_at: When its leash is killed if it has not ended the run as ordered, on the loop's clock; None: no order.
+        why: Why it is unproven, in one clause.
+    """
+
+    spec: JobSpec
+    order: StartRun
+    slot: int
+    serial: int
+    phase: Phase = Phase.WAITING
+    launcher: LauncherProcess | None = None
+    sock: socket.socket | None = None
+    leash_pid: int = 0
+    leash: int = -1
+    leader_pid: int = 0
+    leader: psutil.Process | None = None
+    started_at: float = 0.0
+    killing: bool = False
+    limit: asyncio.TimerHandle | None = None
+    force_at: float | None = None
+    why: str = ""
+
+    @property
+    def held(self) -> bool:
+        """Whether a leash that main knows holds it."""
+        return self.phase in {Phase.LEASHED, Phase.RUNNING}
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether its launcher is dead: what is left of it is below main."""
+        return self.launcher is not None and not self.launcher.alive
+
+    def ended(self, *, cause: str, error: str = "", elapsed_s: float = 0.0) -> RunEnded:
+        """Return the event for an end whose exit status nobody knows."""
+        return RunEnded(self.order.job, self.order.run, None, 0, error, cause, elapsed_s)
+
+    def kill_leash(self) -> None:
+        """SIGKILL its leash; PDEATHSIG takes the first process along, and the launcher sweeps the rest."""
+        with contextlib.suppress(ProcessLookupError):
+            if self.leash >= 0:
+                signal.pidfd_send_signal(self.leash, signal.SIGKILL)
+            elif self.leash_pid:
+                os.kill(self.leash_pid, signal.SIGKILL)  # the pidfd did not fit into our open files
+
+    def set_limit(self, limit_s: float, overdue: Callable[["LiveRun"], None]) -> None:
+        """Call `overdue` unless the limit is cleared or set anew before."""
+        self.clear_limit()
+        self.limit = asyncio.get_running_loop().call_later(limit_s, overdue, self)
+
+    def clear_limit(self) -> None:
+        """Await nothing any more."""
+        if self.limit is not None:
+            self.limit.cancel()
+            self.limit = None
+
+    def close(self) -> None:
+        """Give the timer and the pidfd back."""
+        self.clear_limit()
+        if self.leash >= 0:
+            os.close(self.leash)
+            self.leash = -1

@@ -1,0 +1,107 @@
+"""The messages between main, the launcher and the leashes.
+
+SEQPACKET unix sockets: messages keep their bounds, the end of either side is seen at once. A message is
+a JSON array, its first element one of the names below; descriptors ride along (SCM_RIGHTS).
+
+    main -> launcher    START serial slot backup_s grace_s   + [what to run (a memfd), the leash's socket]
+                        PING n
+    launcher -> main    PONG n
+                        REFUSED serial why                    no leash was forked
+                        GONE serial                           that leash is dead, and no stray is left here
+                        STUCK pids why                        strays that do not die
+    main -> leash       STOP grace_s                          again with less: shorter
+                        KILL
+    leash -> main       LEASHED pid                           + [its own pidfd]
+                        STARTED pid                           exec succeeded
+                        KILLING                               it is in its kill loop
+                        STUCK pids why
+                        LOG_FAILED why, LOG_RESTORED dropped_bytes
+                        ENDED exit_code signal error cause elapsed_s tail     ECHILD
+
+What to run travels in a memfd because an environment may be larger than any datagram.
+This file knows names and sockets; it must never know what is done about a message.
+"""
+
+import array
+import json
+import os
+import socket
+from typing import Any
+
+START, PING = "start", "ping"
+PONG, REFUSED, GONE = "pong", "refused", "gone"
+STOP, KILL = "stop", "kill"
+LEASHED, STARTED, KILLING, ENDED = "leashed", "started", "killing", "ended"
+STUCK, LOG_FAILED, LOG_RESTORED = "stuck", "log_failed", "log_restored"
+
+MAX_MESSAGE_BYTES = 65536
+"""Of one message. The longest is ENDED with its tail: 4 KiB, at most six times that in JSON."""
+
+_ROOM_FOR_FDS = socket.CMSG_SPACE(2 * array.array("i").itemsize)
+
+Message = list[Any]
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Return two connected ends, both closed on exec, neither of which ever blocks."""
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for end in ends:
+        end.setblocking(False)
+    return ends
+
+
+def send(sock: socket.socket, *message: object, fds: tuple[int, ...] = ()) -> bool:
+    """Send a message; False if the other side is gone.
+
+    Raises:
+        BlockingIOError: The other side does not read; nothing was sent.
+    """
+    data = _encode(message).encode()
+    try:
+        if fds:
+            socket.send_fds(sock, [data], list(fds))
+        else:
+            sock.send(data)
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    except OSError as error:
+        raise BlockingIOError(error.errno, error.strerror) from error  # ENOBUFS, ETOOMANYREFS: later
+    return True
+
+
+def receive(sock: socket.socket) -> tuple[Message, list[int]] | None:
+    """Return the next message with its descriptors; None at the end of the other side.
+
+    Raises:
+        BlockingIOError: Nothing there yet.
+    """
+    # socket.recv_fds ignores its flags (seen in 3.11). Without MSG_CMSG_CLOEXEC a job would inherit its leash's
+    # socket, and main would not see the leash die.
+    try:
+        data, control, _, _ = sock.recvmsg(MAX_MESSAGE_BYTES, _ROOM_FOR_FDS, socket.MSG_CMSG_CLOEXEC)
+    except ConnectionResetError:
+        return None
+    if not data:
+        return None
+    fds = array.array("i")
+    for level, kind, block in control:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(block[: len(block) - len(block) % fds.itemsize])
+    return json.loads(data), fds.tolist()
+
+
+def in_memory(what: object) -> int:
+    """Return a memfd that holds `what` as JSON."""
+    fd = os.memfd_create("orchestrator-run")
+    data = memoryview(json.dumps(what).encode())
+    while data:
+        data = data[os.write(fd, data) :]
+    return fd
+
+
+def from_memory(fd: int) -> dict[str, Any]:
+    """Read what `in_memory` wrote."""
+    found: dict[str, Any] = json.loads(os.pread(fd, os.fstat(fd).st_size, 0))
+    return found

@@ -1,0 +1,201 @@
+"""The node's process side as tests drive it: real launcher, real leashes, real trees."""
+
+import asyncio
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from orchestrator import clock
+from orchestrator.core.messages import (
+    Deadlines,
+    ExtendRun,
+    JobName,
+    KillRun,
+    RunEnded,
+    RunId,
+    RunStarted,
+    RunUnproven,
+    Say,
+    StartRun,
+    StopRun,
+    Token,
+)
+from orchestrator.core.spec import JobSpec, Kind, LeaseTiming, LogSpec, StopSpec
+from orchestrator.runs.client import RunEvent, Runs
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+LIFE_S = 25
+"""Whatever a broken test leaves behind ends by itself."""
+PATIENCE_S = 15.0
+"""How long a test waits for what must come, on a busy machine."""
+
+LEASE = LeaseTiming(
+    ttl_s=4.0,
+    heartbeat_s=0.5,
+    request_timeout_s=0.3,
+    step_down_grace_s=0.4,
+    kill_time_s=0.3,
+    margin_s=0.4,
+)
+
+
+def fresh_tag() -> str:
+    """Return a word that stands on no other command line."""
+    return f"tree-{uuid.uuid4().hex}"
+
+
+def survivors(tag: str) -> list[int]:
+    """Return every process that has the tag on its command line, this one excepted."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if tag.encode() in words:
+                found.append(int(entry.name))
+    return found
+
+
+def nasty(mode: str, tag: str) -> tuple[str, ...]:
+    """Return the command of a tree that resists being killed."""
+    return (sys.executable, str(FIXTURES / "nasty.py"), mode, tag, str(LIFE_S))
+
+
+def job(
+    argv: tuple[str, ...],
+    *,
+    stop_s: float = 0.5,
+    stop_signal: str = "SIGTERM",
+    cwd: str | None = None,
+    log: LogSpec | None = None,
+) -> JobSpec:
+    """Return a job with a name of its own, a short lease and a short stop timeout."""
+    name = f"job-{uuid.uuid4().hex[:8]}"
+    return JobSpec(
+        name=JobName(name),
+        job=name,
+        kind=Kind.SERVICE,
+        argv=argv,
+        lease=LEASE,
+        key=name,
+        definition="0",
+        stop=StopSpec(signal=stop_signal, timeout_s=stop_s),
+        log=log or LogSpec(),
+        cwd=cwd,
+    )
+
+
+async def until(holds: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
+    """Wait until something holds; for what no event tells of."""
+    give_up_at = clock.boot() + patience_s
+    while not holds():
+        assert clock.boot() < give_up_at, f"{what}: not within {patience_s:g} s"
+        await asyncio.sleep(0.01)
+
+
+class Node:
+    """An open `Runs` and everything it delivered."""
+
+    def __init__(self, directory: Path, environ: dict[str, str] | None = None, **limits: float) -> None:
+        """Note the state directory; `limits` go to `Runs`."""
+        self.events: list[RunEvent] = []
+        self.said: list[Say] = []
+        self._arrived = asyncio.Event()
+        self.directory = directory
+        inherited = dict(os.environ) if environ is None else environ
+        self.runs = Runs(
+            directory=directory,
+            deliver=self._deliver,
+            environ=inherited | {"NASTY_DIR": str(directory)},
+            say=self.said.append,
+            **limits,
+        )
+
+    def _deliver(self, event: RunEvent) -> None:
+        self.events.append(event)
+        self._arrived.set()
+
+    def start(self, spec: JobSpec, deadlines: Deadlines | None = None, env: dict[str, str] | None = None) -> RunId:
+        """Start a run and return its id."""
+        run = RunId(uuid.uuid4().hex)
+        self.runs.start(spec, StartRun(spec.name, run, Token(1), deadlines, env or {}))
+        return run
+
+    def stop(self, run: RunId, grace_s: float) -> None:
+        """Stop a run."""
+        self.runs.stop(StopRun(run, grace_s, "a test"))
+
+    def kill(self, run: RunId) -> None:
+        """Kill a run."""
+        self.runs.kill(KillRun(run, "a test"))
+
+    def extend(self, run: RunId, term_at: float, kill_at: float) -> None:
+        """Move a run's deadlines."""
+        self.runs.extend(ExtendRun(run, Deadlines(term_at, kill_at)))
+
+    def seen(self, run: RunId, kind: type[RunEvent]) -> RunEvent | None:
+        """Return the first event of a kind about a run."""
+        return next((event for event in self.events if event.run == run and isinstance(event, kind)), None)
+
+    async def started(self, run: RunId) -> RunStarted:
+        """Wait until the command runs."""
+        event = await self._wait(run, RunStarted)
+        assert isinstance(event, RunStarted)
+        return event
+
+    async def unproven(self, run: RunId) -> RunUnproven:
+        """Wait until the run is unproven."""
+        event = await self._wait(run, RunUnproven)
+        assert isinstance(event, RunUnproven)
+        return event
+
+    async def ended(self, run: RunId) -> RunEnded:
+        """Wait until the run has ended."""
+        event = await self._wait(run, RunEnded)
+        assert isinstance(event, RunEnded)
+        return event
+
+    async def _wait(self, run: RunId, kind: type[RunEvent]) -> RunEvent:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                if event := self.seen(run, kind):
+                    return event
+                assert kind is RunEnded or not self.seen(run, RunEnded), self.seen(run, RunEnded)
+                self._arrived.clear()
+                await self._arrived.wait()
+
+    def launcher(self) -> int:
+        """Return the launcher's pid."""
+        pid = self.runs.pids()["launcher"]
+        assert isinstance(pid, int)
+        return pid
+
+    def leash(self, run: RunId) -> int:
+        """Return the pid of a run's leash."""
+        runs = self.runs.pids()["runs"]
+        assert isinstance(runs, dict)
+        pid: int = runs[run]["leash"]
+        return pid
+
+    def log(self, spec: JobSpec) -> bytes:
+        """Return what the job's present log file holds; nothing while there is none."""
+        path = self.runs.log_path(spec)
+        assert path is not None
+        return path.read_bytes() if path.exists() else b""
+
+
+def send(pid: int, signum: signal.Signals) -> None:
+    """Send a signal to a process of the test."""
+    assert pid > 1, "not a process of the test"
+    os.kill(pid, signum)
+
+
+def soon(term_in_s: float, kill_in_s: float) -> Deadlines:
+    """Return deadlines counted from now."""
+    now = clock.boot()
+    return Deadlines(now + term_in_s, now + kill_in_s)

@@ -1,0 +1,46 @@
+"""What the launcher and a leash cost: one of them runs beside every job."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.runs.node import Node, job
+
+ROOT = Path(__file__).parents[2]
+MAX_LEASH_KIB = 1536
+LEASHES = 20
+
+
+def pss_kib(pid: int) -> int:
+    """Proportional set size: shared pages divided among those who share them."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1])
+    raise AssertionError(pid)
+
+
+async def test_a_leash_costs_little(node: Node) -> None:
+    runs = [node.start(job(("sleep", "20"))) for _ in range(LEASHES)]
+    for run in runs:
+        await node.started(run)
+
+    mean_kib = sum(pss_kib(node.leash(run)) for run in runs) / LEASHES
+
+    assert mean_kib <= MAX_LEASH_KIB
+    for run in runs:
+        node.kill(run)
+    for run in runs:
+        await node.ended(run)
+
+
+def test_the_launcher_imports_only_the_standard_library_and_its_own_light_files() -> None:
+    script = (
+        f"import sys; sys.path.append({str(ROOT)!r}); import orchestrator.runs.launcher; print(*sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+
+    own = {name.removeprefix("orchestrator.runs.") for name in loaded if name.startswith("orchestrator.runs.")}
+    assert own == {"ending", "first_process", "launcher", "leash", "linux", "logs", "page", "pump", "tree", "wire"}
+    assert not any(name.startswith(("orchestrator.core", "psutil", "redis")) for name in loaded)
+    assert loaded.isdisjoint({"asyncio", "dataclasses", "logging", "pathlib", "subprocess", "threading"})

@@ -1,0 +1,284 @@
+"""The kinds of value a jobs.yaml has: durations, sizes, names, texts with variables.
+
+Knows how one value is written and what it means; must never know which key it stands under.
+
+Every reader takes what `document.py` gives (`Plain` for an unquoted scalar, `str` for a quoted one) and
+returns a value or raises `ValueError` with what is wrong and what to write instead. A value that was
+not written down, that is, a default, passes no reader.
+"""
+
+import re
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import cast
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import ValidationInfo
+
+from orchestrator.config.document import Plain
+
+LONGEST_S = 10 * 366 * 86400.0
+"""Ten years: more than anyone means, and far below what Redis takes for a time to live."""
+LONGEST_NAME = 100
+NAME_PATTERN = rf"^[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}$"
+_UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+DURATION_PATTERN = "^(?=.)" + "".join(rf"([0-9]+(\.[0-9]+)?{unit})?" for unit in _UNITS_S) + "$"
+_SIZE_UNITS = {"B": 1, "kB": 1000, "KB": 1000, "KiB": 1024, "MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30}
+SIZE_PATTERN = rf"^[0-9]+({'|'.join(_SIZE_UNITS)})$"
+REDIS_SCHEMES = (
+    *("redis", "rediss", "unix"),
+    *("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"),
+)
+_NO_STOP_SIGNALS = {"SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGCONT", "SIGCHLD"}
+_VARIABLE = re.compile(
+    r"\$(?:(?P<escaped>\$)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|(?P<odd>\{))"
+)
+
+
+def text(value: object) -> str:
+    """Read a text: any scalar, exactly as written."""
+    if isinstance(value, Plain) and value.is_null:
+        raise ValueError('has no value; write one, "" for the empty text, or remove the key')
+    if not isinstance(value, str):
+        raise ValueError(f"must be text; is {kind_of(value)}")  # noqa: TRY004 - pydantic gathers ValueErrors only
+    if "\0" in value:
+        raise ValueError("contains a NUL character, which no process can be given; remove it")
+    return str(value)
+
+
+def name(value: object) -> str:
+    """Read a name that becomes part of keys and file names."""
+    read = text(value)
+    if not re.fullmatch(NAME_PATTERN, read, re.ASCII):
+        raise ValueError(
+            f"`{read[:LONGEST_NAME]}` is no name; use letters, digits, `-`, `_` and `.`,"
+            f" a letter, a digit or `_` first, at most {LONGEST_NAME} characters"
+        )
+    return read
+
+
+def seconds(value: object) -> float:
+    """Read a duration such as `500ms`, `15s` or `1h30m`; return seconds."""
+    read = text(value)
+    if re.fullmatch(DURATION_PATTERN, read, re.ASCII):
+        return sum(float(count) * _UNITS_S[unit] for count, unit in re.findall("([0-9.]+)(ms|[dhms])", read))
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", read, re.ASCII):
+        raise ValueError(f"a duration needs a unit; write {read}s, {read}m or {read}h")
+    raise ValueError("use a duration such as 500ms, 15s, 2m, 1h, 2d or 1h30m")
+
+
+def duration(at_least: float, at_most: float = LONGEST_S) -> Callable[[object], float]:
+    """Return a reader of durations that must lie between two bounds, in seconds."""
+
+    def bounded(value: object) -> float:
+        read = seconds(value)
+        if read < at_least:
+            raise ValueError(f"must be at least {written(at_least)}")
+        if read > at_most:
+            raise ValueError(f"must be at most {written(at_most)}")
+        return read
+
+    return bounded
+
+
+def written(duration_s: float) -> str:
+    """Return a duration as one writes it: `1h30m`, `500ms`."""
+    rest_ms = round(duration_s * 1000)
+    parts = []
+    for unit, unit_s in _UNITS_S.items():
+        count, rest_ms = divmod(rest_ms, round(unit_s * 1000))
+        parts += [f"{count}{unit}"] if count else []
+    return "".join(parts) or "0s"
+
+
+def size(value: object) -> int:
+    """Read a size such as `10MB` or `512KiB`; return bytes."""
+    read = text(value)
+    if not (found := re.fullmatch(SIZE_PATTERN, read, re.ASCII)) or len(read) > len("999999999GiB"):
+        raise ValueError("use a size such as 10MB (10,000,000 bytes), 512KiB (524,288 bytes) or 4096B")
+    if not (count := int(read.removesuffix(found[1])) * _SIZE_UNITS[found[1]]):
+        raise ValueError("must be at least 1B")
+    return count
+
+
+def written_size(size_bytes: int) -> str:
+    """Return a size as one writes it, in the largest unit that needs no fraction."""
+    unit = next(unit for unit in ("GB", "MB", "kB", "B") if size_bytes % _SIZE_UNITS[unit] == 0)
+    return f"{size_bytes // _SIZE_UNITS[unit]}{unit}"
+
+
+def flag(value: object) -> bool:
+    """Read `true` or `false`; YAML 1.1's `yes`, `no`, `on` and `off` are words, not truths."""
+    if isinstance(value, Plain) and value.lower() in {"true", "false"}:
+        return value.lower() == "true"
+    raise ValueError("write true or false, without quotes")
+
+
+def whole(at_least: int, at_most: int) -> Callable[[object], int]:
+    """Return a reader of whole numbers between two bounds."""
+
+    def bounded(value: object) -> int:
+        if not isinstance(value, Plain) or not re.fullmatch(r"-?(0|[1-9][0-9]{0,8})", value, re.ASCII):
+            raise ValueError(f"must be a whole number, {at_least} to {at_most}, without quotes")
+        if not at_least <= int(value) <= at_most:
+            raise ValueError(f"must be {at_least} to {at_most}")
+        return int(value)
+
+    return bounded
+
+
+def number(at_least: float, at_most: float) -> Callable[[object], float]:
+    """Return a reader of decimal numbers between two bounds."""
+
+    def bounded(value: object) -> float:
+        if not isinstance(value, Plain) or not re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", value, re.ASCII):
+            raise ValueError(f"must be a number, {at_least:g} to {at_most:g}, without quotes")
+        if not at_least <= float(value) <= at_most:
+            raise ValueError(f"must be {at_least:g} to {at_most:g}")
+        return float(value)
+
+    return bounded
+
+
+def command(value: object) -> tuple[str, ...]:
+    """Read a command; return what is exec'd."""
+    if isinstance(value, str):
+        if not text(value).strip():
+            raise ValueError("is empty; write what is to run")
+        return ("/bin/sh", "-c", text(value))
+    if not isinstance(value, list):
+        raise ValueError(f"must be a list of words, or a text for `sh -c`; is {kind_of(value)}")  # noqa: TRY004 - as above
+    argv = []
+    for at, item in enumerate(value, start=1):
+        try:
+            argv.append(text(item))
+        except ValueError as error:
+            raise ValueError(f"word {at} of the list {error}") from None
+    if not argv or not argv[0]:
+        raise ValueError("is empty; the first word of the list is the program")
+    return tuple(argv)
+
+
+def stop_signal(value: object) -> str:
+    """Read a signal's name; return it with its `SIG`."""
+    read = text(value)
+    if by_number := {str(known.value): known.name for known in signal.Signals}.get(read):
+        raise ValueError(f"write the name, not the number: {by_number}")
+    full = read.upper() if read.upper().startswith("SIG") else f"SIG{read.upper()}"
+    if full in _NO_STOP_SIGNALS:
+        raise ValueError(f"{full} ends no process; use SIGTERM, SIGINT, SIGQUIT or SIGHUP")
+    if full not in signal.Signals.__members__:
+        short = (known.removeprefix("SIG") for known in signal.Signals.__members__)
+        raise ValueError(f"no such signal{meant(full.removeprefix('SIG'), short) or '; use SIGTERM, SIGINT or SIGHUP'}")
+    return full
+
+
+def zone(value: object) -> str:
+    """Read an IANA time zone."""
+    read = text(value)
+    if _zone_exists(read):
+        return read
+    if read.lower() in {"local", "localtime", "host", "system"}:
+        raise ValueError("the host's own zone differs from node to node; write it out, such as Europe/Berlin")
+    near = meant(read, available_timezones())
+    raise ValueError(f"no such time zone{near or '; use an IANA name such as Europe/Berlin'}")
+
+
+@lru_cache(maxsize=1024)
+def _zone_exists(key: str) -> bool:
+    try:
+        ZoneInfo(key)
+    except (LookupError, ValueError, OSError):  # unknown, not a relative path, a directory such as `America`
+        return False
+    return True
+
+
+def env_name(value: object) -> str:
+    """Read the name of an environment variable."""
+    read = text(value)
+    if not read or "=" in read:
+        raise ValueError("the name of a variable is not empty and contains no `=`")
+    return read
+
+
+def env_inherit(value: object) -> str | tuple[str, ...]:
+    """Read `all`, `none` or a list of names."""
+    if isinstance(value, list):
+        return tuple(env_name(item) for item in value)
+    if isinstance(value, str) and value in {"all", "none"}:
+        return str(value)
+    raise ValueError("must be all, none, or a list of names: [PATH, LANG]")
+
+
+def expanded(value: object, info: ValidationInfo) -> str:
+    """Read a text in which `${X}`, `${X:-default}` and `$$` are replaced from `info.context["environ"]`.
+
+    As in a shell, the default serves where the variable is unset or empty. Everything else that begins
+    with a dollar sign stays as it is.
+    """
+    environ = cast("dict[str, Mapping[str, str]]", info.context)["environ"]
+
+    def replaced(found: re.Match[str]) -> str:
+        if found["escaped"]:
+            return "$"
+        if found["odd"]:
+            raise ValueError("`${` without a name and `}`; write ${NAME}, ${NAME:-default}, or $$ for a dollar sign")
+        given = environ.get(found["name"], "")
+        if found["default"] is not None:
+            return given or found["default"]
+        if found["name"] not in environ:
+            raise ValueError(
+                f"the variable `{found['name']}` is not set; set it, or write ${{{found['name']}:-default}}"
+            )
+        return given
+
+    return text(_VARIABLE.sub(replaced, text(value)))
+
+
+def expanded_name(value: object, info: ValidationInfo) -> str:
+    """Read a name after its variables."""
+    return name(expanded(value, info))
+
+
+def expanded_path(value: object, info: ValidationInfo) -> str | None:
+    """Read a path after its variables; None where they came out empty."""
+    read = expanded(value, info)
+    if read.startswith("~"):
+        raise ValueError("`~` is not expanded; write ${HOME}")
+    return read or None
+
+
+def exit_codes(value: tuple[int, ...]) -> tuple[int, ...]:
+    """Refuse a list of exit codes without which every run would be a failure."""
+    if not value:
+        raise ValueError("must have at least one code")
+    return value
+
+
+def redis_url(value: object, info: ValidationInfo) -> str | None:
+    """Read the URL of a Redis; None where its variables came out empty. The URL is never repeated: it holds secrets."""
+    read = expanded(value, info)
+    if not read:
+        return None
+    if read.partition("://")[0] not in REDIS_SCHEMES or "://" not in read:
+        raise ValueError(
+            f"must be a URL that begins with one of {', '.join(f'{scheme}://' for scheme in REDIS_SCHEMES)}"
+        )
+    return read
+
+
+def kind_of(value: object) -> str:
+    """Return what a value is, for a complaint."""
+    if isinstance(value, Plain) and value.is_null:
+        return "empty"
+    if isinstance(value, str):
+        return "text"
+    return "a list" if isinstance(value, list) else "a mapping"
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean ...?` where one of the `known` words is near, else ""."""
+    near = get_close_matches(word, list(known), n=1)
+    return f"; did you mean `{near[0]}`?" if near else ""

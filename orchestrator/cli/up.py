@@ -1,0 +1,202 @@
+"""`up`: one node, from its file to its farewell. The only place where all parts meet.
+
+What is opened is closed in the opposite order: the state directory (locked), the launcher, the embedded
+server if there is no Redis, the store, the node's socket; then the shell turns until the core quits.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from orchestrator import __version__, clock, paths
+from orchestrator.cli import target
+from orchestrator.cli.screen import Screen
+from orchestrator.control import ControlServer
+from orchestrator.core.messages import LeaveOrdered, NodeName, Say
+from orchestrator.core.node import Identity, Node
+from orchestrator.core.spec import ClusterSpec
+from orchestrator.embedded import Embedded
+from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.node import Inbox, Shell
+from orchestrator.runs.client import Runs
+from orchestrator.runs.order import log_path
+from orchestrator.state import StateDirectory
+from orchestrator.store.store import Store
+from orchestrator.systemd import Notifier
+from orchestrator.view.narration import FORMATS
+
+LONGEST_NAME = 100
+MOST_URGENT = 2
+"""The third order to leave kills; a fourth can do no more (see `LeaveOrdered`)."""
+
+
+@click.command("up", short_help="Run the jobs of a file on this node.")
+@click.argument("file", metavar="FILE", default=target.DEFAULT_FILE)
+@click.option("--node", metavar="NAME", help="This node's name; else ORCHESTRATOR_NODE, the file's, the host's.")
+@click.option("--redis", metavar="URL", help="Redis to use instead of the file's.")
+@click.option("--state-dir", metavar="DIR", help="Where this node keeps its things.")
+@click.option("--new-cluster", is_flag=True, help="This Redis is new: take the first leases without waiting a ttl.")
+@click.option("--log-format", type=click.Choice(list(FORMATS)), help="human on a terminal, else logfmt.")
+def up(
+    file: str, *, node: str | None, redis: str | None, state_dir: str | None, new_cluster: bool, log_format: str | None
+) -> int:
+    """Run the jobs of a file on this node, until it is told to go.
+
+    Every job whose lease this node gets runs here; for the others it stands by. SIGTERM or ^C stops the jobs
+    in order and gives their leases back; a second one shortens the grace, a third kills. Without a `redis` in
+    the file an embedded server is used, for this machine only.
+
+    What happens is told on stderr; on a terminal the jobs' output is shown too.
+
+    Exit status: 0 told to go, 1 the node's name or directory is taken, 78 the file is wrong.
+    """
+    spec = target.load(Path(file), os.environ)
+    name = _checked(node or os.environ.get("ORCHESTRATOR_NODE") or spec.node or socket.gethostname())
+    state = paths.state_root(os.environ, state_dir)
+    place = Place(spec, name, state, redis or spec.redis)
+    directory = StateDirectory(paths.node_directory(state, spec.cluster, name))
+    directory.open()
+    try:
+        with _screen(log_format, spec, directory.path) as screen:
+            return asyncio.run(_live(place, directory, screen, new_cluster=new_cluster))
+    finally:
+        directory.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which node this is, and where.
+
+    Attributes:
+        state: The state root of this machine.
+        redis: URL; None: the embedded server.
+    """
+
+    spec: ClusterSpec
+    node: NodeName
+    state: Path
+    redis: str | None
+
+    def said(self, url: str) -> Mapping[str, object]:
+        """Return what a client on this machine must know to reach the cluster; only its owner can ask."""
+        return {
+            "cluster": self.spec.cluster,
+            "node": self.node,
+            "file": self.spec.source,
+            "redis": url,
+            "pid": os.getpid(),
+            "state_dir": str(self.state),
+        }
+
+
+async def _live(place: Place, directory: StateDirectory, screen: Screen, *, new_cluster: bool) -> int:
+    notifier = Notifier(os.environ)
+    inbox = Inbox()
+    async with contextlib.AsyncExitStack() as stack:
+        runs = Runs(directory=directory.path, deliver=inbox.deliver, environ=os.environ, say=screen.say)
+        await runs.open()
+        stack.push_async_callback(runs.close)
+        embedded = Embedded(place.state, on_spawned=runs.spare) if place.redis is None else None
+        if embedded is not None:
+            stack.push_async_callback(embedded.detach)
+        url = place.redis or (await embedded.attach() if embedded else "")
+        vouched = new_cluster or (embedded is not None and embedded.started_alone)
+        core = Node(place.spec, _identity(place.node, directory.state_id), directory.floors, new_cluster=vouched)
+        store = Store(url, cluster=place.spec.cluster, node=place.node, request_timeout_s=core.request_timeout_s)
+        stack.push_async_callback(store.close)
+        shell = Shell(
+            core,
+            {job.name: job for job in place.spec.jobs},
+            inbox=inbox,
+            store=store,
+            runs=runs,
+            remember=directory.remember,
+            say=screen.say,
+            on_turn=notifier.feed,
+            on_silence=embedded.ensure if embedded else None,
+        )
+        await stack.enter_async_context(_answering(place, core, url))
+        stack.enter_context(_obeying_signals(inbox))
+        screen.say(Say("node.up", {"node": place.node, "cluster": place.spec.cluster, "redis": store.shown}))
+        notifier.tell("READY=1", f"STATUS={len(place.spec.jobs)} jobs, {store.shown}")
+        await shell.run()
+        notifier.tell("STOPPING=1")
+    if shell.problem:
+        raise OrchestratorError(shell.problem)
+    return 0
+
+
+@contextlib.asynccontextmanager
+async def _answering(place: Place, core: Node, url: str) -> AsyncIterator[None]:
+    """Answer on the node's own socket while it lives."""
+    path = paths.socket_path(paths.runtime_root(os.environ, place.state), place.spec.cluster, place.node)
+    control = ControlServer(
+        path, {"status": lambda: core.view(clock.now()).to_json(), "where": lambda: place.said(url)}
+    )  # fmt: skip
+    await control.open()
+    try:
+        yield
+    finally:
+        await control.close()
+
+
+@contextlib.contextmanager
+def _obeying_signals(inbox: Inbox) -> Iterator[None]:
+    """Let SIGTERM and ^C order the node to leave, each one more urgently; SIGHUP must not end it."""
+    loop = asyncio.get_running_loop()
+    urgencies = iter(range(MOST_URGENT))
+
+    def leave() -> None:
+        inbox.deliver(LeaveOrdered(next(urgencies, MOST_URGENT)))
+
+    meanings = {signal.SIGTERM: leave, signal.SIGINT: leave, signal.SIGHUP: lambda: None}
+    for number, meaning in meanings.items():
+        loop.add_signal_handler(number, meaning)
+    try:
+        yield
+    finally:
+        for number in meanings:
+            loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def _screen(log_format: str | None, spec: ClusterSpec, directory: Path) -> Iterator[Screen]:
+    """Tell people what happens: sentences and the jobs' output on a terminal, logfmt into a pipe."""
+    on_terminal = sys.stderr.isatty()
+    chosen = log_format or ("human" if on_terminal else "logfmt")
+    lively = on_terminal and chosen == "human"
+    logs = {job.name: log_path(directory, job) for job in spec.jobs} if lively else {}
+    screen = Screen(FORMATS[chosen], logs=logs, colours=lively and "NO_COLOR" not in os.environ)
+    try:
+        yield screen
+    finally:
+        screen.close()
+
+
+def _identity(node: NodeName, state_id: str) -> Identity:
+    return Identity(
+        node=node,
+        incarnation=secrets.token_hex(8),
+        state_id=state_id,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        version=__version__,
+    )
+
+
+def _checked(name: str) -> NodeName:
+    if not name or len(name) > LONGEST_NAME or any(not (char.isalnum() or char in "-_.") for char in name):
+        raise ConfigError(
+            f"the node name `{name}` may hold letters, digits and -_. only, at most {LONGEST_NAME} of them;"
+            " set another with --node"
+        )
+    return NodeName(name)

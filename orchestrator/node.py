@@ -1,0 +1,206 @@
+"""The shell of one node: wait, tell the core what happened, do what it orders, wait again.
+
+Knows the store, the runs and the state directory, and decides nothing. One turn:
+
+1. take the events that have come (answers of the store, words of the leashes, signals, nudges);
+2. `core.handle(events)`, then `core.tick()`, with one reading of the clock taken before both: every request
+   that comes out bears it as `asked_at`, and is written only afterwards;
+3. orders for runs at once, all requests of the turn as one batch for the store;
+4. sleep until `core.next_deadline()`, an event, or `LONGEST_SLEEP_S`.
+
+No exception of the world reaches this loop. An `InvariantError` ends the process, and the leashes end the runs.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol
+
+from orchestrator import clock
+from orchestrator.core.messages import (
+    Action,
+    Event,
+    ExtendRun,
+    JobName,
+    KillRun,
+    Nudged,
+    QuitNode,
+    RememberToken,
+    Say,
+    StartRun,
+    StopRun,
+    StoreAnswer,
+    StoreRequest,
+    Token,
+)
+from orchestrator.core.node import Node
+from orchestrator.core.spec import JobSpec
+
+LONGEST_SLEEP_S = 10.0
+"""The wall clock may be set while we sleep; a schedule must notice within this."""
+
+LATE_TURN_S = 0.5
+"""A turn that comes this much later than planned is said: somebody blocks the loop, or the machine is too busy."""
+
+
+class Store(Protocol):
+    """What the shell needs of the store."""
+
+    async def serve(self, requests: list[StoreRequest]) -> list[StoreAnswer]:
+        """Answer each request with exactly one event, in bounded time, and never raise."""
+
+    async def nudges(self, deliver: Callable[[JobName | None], None]) -> None:
+        """Deliver nudges until cancelled."""
+
+
+class Runs(Protocol):
+    """What the shell needs of the run side."""
+
+    def start(self, spec: JobSpec, start: StartRun) -> None:
+        """Start a run under a leash."""
+
+    def extend(self, extend: ExtendRun) -> None:
+        """Move its deadlines."""
+
+    def stop(self, stop: StopRun) -> None:
+        """Stop it in order."""
+
+    def kill(self, kill: KillRun) -> None:
+        """Kill it now."""
+
+
+class Inbox:
+    """What happened and was not yet told to the core; filled on the loop's thread only."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._events: list[Event] = []
+        self._filled = asyncio.Event()
+
+    def deliver(self, event: Event) -> None:
+        """Put an event in and wake the shell."""
+        self._events.append(event)
+        self._filled.set()
+
+    def take(self) -> list[Event]:
+        """Return all that came, oldest first."""
+        events, self._events = self._events, []
+        self._filled.clear()
+        return events
+
+    async def wait(self, limit_s: float) -> None:
+        """Return when something is in it, or after `limit_s`."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._filled.wait(), limit_s)
+
+
+class Shell:
+    """Drives one core until it quits.
+
+    Attributes:
+        problem: Why the node had to quit, "" after an ordered end.
+    """
+
+    def __init__(  # noqa: PLR0913 - the parts of a node, each by its name
+        self,
+        core: Node,
+        specs: Mapping[JobName, JobSpec],
+        *,
+        inbox: Inbox,
+        store: Store,
+        runs: Runs,
+        remember: Callable[[JobName, Token], None],
+        say: Callable[[Say], None],
+        on_turn: Callable[[float], None] = lambda _now_boot: None,
+        on_silence: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        """Wire the parts.
+
+        Args:
+            core: Decides.
+            specs: The definition of each job instance, for whoever starts it.
+            inbox: Where everybody delivers what happened.
+            store: Redis.
+            runs: The processes.
+            remember: Keeps a token in the state directory.
+            say: Takes a line for people; must never block.
+            on_turn: Called once a turn with the boot clock; feeds the watchdog.
+            on_silence: Called when the store falls silent; starts an embedded server again.
+        """
+        self._core = core
+        self._specs = specs
+        self._store = store
+        self._runs = runs
+        self._remember = remember
+        self._say = say
+        self._on_turn = on_turn
+        self._on_silence = on_silence
+        self._inbox = inbox
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._over = False
+        self.problem = ""
+
+    async def run(self) -> None:
+        """Turn until the core quits.
+
+        Raises:
+            InvariantError: A bug of ours; whoever catches it must end the process.
+        """
+        nudges = asyncio.create_task(self._store.nudges(lambda job: self._inbox.deliver(Nudged(job))))
+        try:
+            planned = self._turn()
+            while not self._over:
+                await self._sleep(planned)
+                planned = self._turn()
+        finally:
+            nudges.cancel()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(nudges, *self._tasks, return_exceptions=True)
+
+    def _turn(self) -> float:
+        now = clock.now()
+        self._perform([*self._core.handle(self._inbox.take(), now), *self._core.tick(now)])
+        self._on_turn(now.boot)
+        return self._core.next_deadline(now)
+
+    async def _sleep(self, planned: float) -> None:
+        for task in [task for task in self._tasks if task.done()]:
+            self._tasks.discard(task)
+            task.result()  # a failed task is a bug of ours, and must not be silent
+        await self._inbox.wait(min(LONGEST_SLEEP_S, max(0.0, planned - clock.boot())))
+        late_s = clock.boot() - planned
+        if late_s > LATE_TURN_S and not self._over:
+            self._say(Say("node.late", {"by_s": round(late_s, 2)}, "warning"))
+
+    def _perform(self, actions: Iterable[Action]) -> None:
+        requests: list[StoreRequest] = []
+        for action in actions:
+            match action:
+                case StartRun():
+                    self._runs.start(self._specs[action.job], action)
+                case ExtendRun():
+                    self._runs.extend(action)
+                case StopRun():
+                    self._runs.stop(action)
+                case KillRun():
+                    self._runs.kill(action)
+                case RememberToken():
+                    self._remember(action.job, action.token)
+                case Say():
+                    self._say(action)
+                    if action.event == "redis.silent" and self._on_silence is not None:
+                        self._spawn(self._on_silence())
+                case QuitNode():
+                    self._over, self.problem = True, action.problem
+                case _:
+                    requests.append(action)
+        if requests:
+            self._spawn(self._serve(requests))
+
+    async def _serve(self, requests: list[StoreRequest]) -> None:
+        for answer in await self._store.serve(requests):
+            self._inbox.deliver(answer)
+
+    def _spawn(self, work: Awaitable[object]) -> None:
+        self._tasks.add(asyncio.ensure_future(work))

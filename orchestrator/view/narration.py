@@ -1,0 +1,77 @@
+"""How a node's own lines are worded: for people, as logfmt, as JSON.
+
+The message is an event name, the facts are fields; `human` is the only place that turns them into sentences.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from orchestrator.core.messages import Say
+from orchestrator.view.phrases import clean
+
+SENTENCES: Mapping[str, str] = {
+    "node.up": "up as {node} in the cluster {cluster}, with {redis}",
+    "node.joined": "joined the cluster as {node}; {members} node(s) live",
+    "node.waiting": "waiting {left_s} s: {why}",
+    "node.leaving": "leaving: stopping every job and giving its lease back",
+    "node.late": "a turn came {by_s} s late",
+    "redis.silent": "Redis does not answer ({problem}); runs go on until their leases must end",
+    "redis.answers": "Redis answers again after {after_s} s",
+    "quarantine.began": "looking, but taking nothing for one ttl: {why}",
+    "lease.acquired": "holds the lease, token {token}",
+    "lease.released": "released the lease, token {token}",
+    "lease.lost": "LOST the lease, token {token}: {why}",
+    "lease.ended": "gives the lease up: {why}",
+    "lease.put_back": "its lease key had vanished and stands again, token {token}",
+    "run.started": "runs, pid {pid}",
+    "run.ended": "ended: {outcome} ({end}) after {elapsed_s} s",
+    "run.unproven": "nobody knows yet whether its run ended: {why}",
+    "run.stuck": "cannot be killed: {why}",
+    "tick.skipped": "tick {tick} skipped: {why}",
+    "tick.lost": "tick {tick} lost: {why}",
+}
+
+
+def human(say: Say, utc: float) -> str:
+    """Return one line for people: local time, the job if it is about one, a sentence."""
+    clock = datetime.fromtimestamp(utc, UTC).astimezone().strftime("%H:%M:%S")
+    fields = {name: clean(value) for name, value in say.fields.items()}
+    who = str(fields.get("job", "node"))
+    sentence = SENTENCES.get(say.event)
+    if sentence is None:
+        sentence = f"{say.event} " + " ".join(f"{name}={value}" for name, value in fields.items() if name != "job")
+    else:
+        sentence = sentence.format_map(_Lenient(fields))
+    return f"{clock} {who:<12} {sentence.strip()}"
+
+
+def logfmt(say: Say, utc: float) -> str:
+    """Return one line `ts=... level=... event=... field=value`, values quoted where they need it."""
+    return " ".join(
+        f"{name}={_quoted(value)}"
+        for name, value in {"ts": _stamp(utc), "level": say.level, "event": say.event, **say.fields}.items()
+    )
+
+
+def json_line(say: Say, utc: float) -> str:
+    """Return one JSON object."""
+    return json.dumps({"ts": _stamp(utc), "level": say.level, "event": say.event, **say.fields}, default=str)
+
+
+FORMATS: Mapping[str, Callable[[Say, float], str]] = {"human": human, "logfmt": logfmt, "json": json_line}
+"""`up --log-format`."""
+
+
+class _Lenient(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def _stamp(utc: float) -> str:
+    return datetime.fromtimestamp(utc, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _quoted(value: object) -> str:
+    text = clean(value)
+    return json.dumps(text, ensure_ascii=False) if not text or any(char in text for char in ' "=') else text

@@ -13,7 +13,7 @@ No exception of the world reaches this loop. An `InvariantError` ends the proces
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Protocol
 
 from orchestrator import clock
@@ -31,10 +31,12 @@ from orchestrator.core.messages import (
     StopRun,
     StoreAnswer,
     StoreRequest,
+    StoreSilent,
     Token,
 )
 from orchestrator.core.node import Node
 from orchestrator.core.spec import JobSpec
+from orchestrator.errors import OrchestratorError
 
 LONGEST_SLEEP_S = 10.0
 """The wall clock may be set while we sleep; a schedule must notice within this."""
@@ -112,7 +114,7 @@ class Shell:
         remember: Callable[[JobName, Token], None],
         say: Callable[[Say], None],
         on_turn: Callable[[float], None] = lambda _now_boot: None,
-        on_silence: Callable[[], Awaitable[object]] | None = None,
+        revive: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
         """Wire the parts.
 
@@ -125,7 +127,7 @@ class Shell:
             remember: Keeps a token in the state directory.
             say: Takes a line for people; must never block.
             on_turn: Called once a turn with the boot clock; feeds the watchdog.
-            on_silence: Called when the store falls silent; starts an embedded server again.
+            revive: Starts the store's server again if it died and is ours to start; says whether it had to.
         """
         self._core = core
         self._specs = specs
@@ -134,9 +136,10 @@ class Shell:
         self._remember = remember
         self._say = say
         self._on_turn = on_turn
-        self._on_silence = on_silence
+        self._revive = revive
+        self._reviving = asyncio.Lock()
         self._inbox = inbox
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._over = False
         self.problem = ""
 
@@ -189,8 +192,6 @@ class Shell:
                     self._remember(action.job, action.token)
                 case Say():
                     self._say(action)
-                    if action.event == "redis.silent" and self._on_silence is not None:
-                        self._spawn(self._on_silence())
                 case QuitNode():
                     self._over, self.problem = True, action.problem
                 case _:
@@ -199,8 +200,21 @@ class Shell:
             self._spawn(self._serve(requests))
 
     async def _serve(self, requests: list[StoreRequest]) -> None:
-        for answer in await self._store.serve(requests):
+        answers = await self._store.serve(requests)
+        for answer in answers:
             self._inbox.deliver(answer)
+        if self._revive is not None and any(isinstance(answer, StoreSilent) for answer in answers):
+            await self._revive_store(self._revive)
 
-    def _spawn(self, work: Awaitable[object]) -> None:
-        self._tasks.add(asyncio.ensure_future(work))
+    async def _revive_store(self, revive: Callable[[], Awaitable[bool]]) -> None:
+        if self._reviving.locked():
+            return
+        async with self._reviving:
+            try:
+                if await revive():
+                    self._say(Say("redis.started_again", level="warning"))
+            except OrchestratorError as error:
+                self._say(Say("redis.not_started", {"problem": str(error)}, "error"))
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        self._tasks.add(asyncio.create_task(work))

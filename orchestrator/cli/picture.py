@@ -120,7 +120,8 @@ def _bare_rows(target: Target, reading: ClusterReading, own: list[ClusterView]) 
             job.name: JobView(job.name, job.kind.value, ttl_ms=job.lease.ttl_ms, tags=job.tags)
             for job in target.spec.jobs
         }
-    names = [*target.keys, *(job for job in reading.leases if job not in target.keys)]
+    # A node on this machine knows its jobs also while Redis takes no word of any node (OOM, MISCONF).
+    names = dict.fromkeys([*target.keys, *reading.leases, *rows])
     return [
         JobView(name, row.kind, ttl_ms=row.ttl_ms, tags=row.tags)
         if (row := rows.get(name))

@@ -152,7 +152,8 @@ def _of_file(file: Path, asked: Asked, environ: Mapping[str, str], nodes: tuple[
     spec = load(file, environ)
     cluster = asked.cluster or spec.cluster
     members = _members(nodes, cluster)
-    redis = asked.redis or spec.redis or next((node.redis for node in members if node.redis), None)
+    named = asked.redis or spec.redis or environ.get("ORCHESTRATOR_REDIS")
+    redis = named or next((node.redis for node in members if node.redis), None)
     return Target(
         cluster=cluster,
         redis=redis or _embedded(state),

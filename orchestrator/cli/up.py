@@ -42,7 +42,7 @@ MOST_URGENT = 2
 @click.command("up", short_help="Run the jobs of a file on this node.")
 @click.argument("file", metavar="FILE", default=target.DEFAULT_FILE)
 @click.option("--node", metavar="NAME", help="This node's name; else ORCHESTRATOR_NODE, the file's, the host's.")
-@click.option("--redis", metavar="URL", help="Redis to use instead of the file's.")
+@click.option("--redis", metavar="URL", help="Redis instead of the file's; else ORCHESTRATOR_REDIS.")
 @click.option("--state-dir", metavar="DIR", help="Where this node keeps its things.")
 @click.option("--new-cluster", is_flag=True, help="This Redis is new: take the first leases without waiting a ttl.")
 @click.option("--log-format", type=click.Choice(list(FORMATS)), help="human on a terminal, else logfmt.")
@@ -62,7 +62,7 @@ def up(
     spec = target.load(Path(file), os.environ)
     name = _checked(node or os.environ.get("ORCHESTRATOR_NODE") or spec.node or socket.gethostname())
     state = paths.state_root(os.environ, state_dir)
-    place = Place(spec, name, state, redis or spec.redis)
+    place = Place(spec, name, state, redis or spec.redis or os.environ.get("ORCHESTRATOR_REDIS") or None)
     directory = StateDirectory(paths.node_directory(state, spec.cluster, name))
     directory.open()
     try:
@@ -122,7 +122,7 @@ async def _live(place: Place, directory: StateDirectory, screen: Screen, *, new_
             remember=directory.remember,
             say=screen.say,
             on_turn=notifier.feed,
-            on_silence=embedded.ensure if embedded else None,
+            revive=embedded.ensure if embedded else None,
         )
         await stack.enter_async_context(_answering(place, core, url))
         stack.enter_context(_obeying_signals(inbox))

@@ -92,12 +92,14 @@ class Here:
     Attributes:
         member: The node bears its name undisputed; before that nothing may be asked for.
         urgency: None while the node stays; 0, 1, 2 when it leaves (see `LeaveOrdered`).
+        silence: Why the store does not answer, "" while it does.
     """
 
     node: NodeName
     incarnation: str
     member: bool = False
     urgency: int | None = None
+    silence: str = ""
 
 
 class Job:
@@ -149,8 +151,9 @@ class Job:
             case LeaseGranted():
                 self.lease.on_granted(event)
                 self._forget_published()
-                self.ticks.plan(now, max(event.last_tick_ms, min(self.server.settled_ms, round(1000 * now.utc))))
                 yield self._say("lease.acquired", token=event.token)
+                lost_ms = min(self.server.settled_ms, round(1000 * now.utc))
+                yield from self.ticks.begin(now, event.last_tick_ms, lost_ms)
             case LeaseRenewed():
                 yield from self._on_renewed(event)
             case RenewalLate():

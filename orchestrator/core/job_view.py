@@ -27,6 +27,8 @@ def job_view(job: Job, now: Moment) -> JobView:
     if lease.held and lease.value is not None:
         state, why, following = _held(job, now)
         left_s = lease.renewed_at + lease.timing.ttl_s - now.boot
+        if job.here.silence:
+            why = why or f"the lease is not renewed: Redis does not answer ({job.here.silence})"
         holder, token, lease_ms = job.here.node, int(lease.value.token), round(1000 * left_s)
     else:
         state, why, following = *_not_held(job, now), None
@@ -78,6 +80,8 @@ def _not_held(job: Job, now: Moment) -> tuple[State, str]:
         return State.STOPPED, job.unwanted
     if job.intent is not None and job.intent.want == "stopped":
         return State.STOPPED, stopped_by(job.intent)
+    if job.here.silence:
+        return State.UNHELD, f"waits for its lease: Redis does not answer ({job.here.silence})"
     if job.unwanted:
         return State.BLOCKED, job.unwanted
     if job.lease.memory is not None and now.boot < job.lease.memory.until:

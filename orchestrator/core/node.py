@@ -118,7 +118,6 @@ class Node:
         self._waiting_for = ""
         self._patience_until = NEVER
         self._silent_since: Moment | None = None
-        self._problem = ""
         self._farewell = ""
         self._leaving = False
         self._over = False
@@ -162,7 +161,7 @@ class Node:
 
     def view(self, now: Moment) -> ClusterView:
         """Return the node's own truth."""
-        redis: dict[str, object] = {"ok": self._silent_since is None, "problem": self._problem}
+        redis: dict[str, object] = {"ok": self._silent_since is None, "problem": self._here.silence}
         if self._silent_since is not None:
             redis["since"] = iso_utc(self._silent_since.utc)
         return ClusterView(
@@ -202,8 +201,7 @@ class Node:
             case ServerMet():
                 server = self._servers[event.bucket]
                 why = server.on_met(event, now.boot, self._longest_ttl(event.bucket), vouched=self._vouched)
-                if why:
-                    yield Say("quarantine.began", {"bucket": event.bucket, "why": why}, "warning")
+                yield from self._say_quarantine(server, why, now)
             case MembersSeen():
                 yield from self._on_members(event, now)
             case NameRefused():
@@ -224,7 +222,7 @@ class Node:
         if self._silent_since is not None:
             away_s = round(now.boot - self._silent_since.boot, 1)
             yield Say("redis.answers", {"after_s": away_s})
-            self._silent_since, self._problem = None, ""
+            self._silent_since, self._here.silence = None, ""
         if not self._here.member:
             self._here.member = True
             yield Say("node.joined", {"node": self._identity.node, "members": len(seen.members)})
@@ -271,16 +269,22 @@ class Node:
         elif refused.reason == "clock":
             longest = self._longest_ttl(job.spec.bucket)
             why = job.server.on_clock_refused(refused.server_ms, refused.asked_at, now.boot, longest)
-            if why:
-                yield Say("quarantine.began", {"bucket": job.spec.bucket, "why": why}, "warning")
+            yield from self._say_quarantine(job.server, why, now)
+
+    def _say_quarantine(self, began: Server, why: str, now: Moment) -> Iterator[Action]:
+        """Say it once, though every bucket of one server comes to know it by itself."""
+        others = (server for server in self._servers.values() if server is not began)
+        if why and not any(other.why == why and other.quarantined(now.boot) for other in others):
+            left_s = round(began.quarantine_until - now.boot, 1)
+            yield Say("quarantine.began", {"left_s": left_s, "why": why}, "warning")
 
     def _on_silent(self, silent: StoreSilent, now: Moment) -> Iterator[Action]:
         if isinstance(silent.request, KeepMembership):
             self._beating = False
             self._beat_at = now.boot + min(self._heartbeat_s, max(SHORTEST_RETRY_S, self._heartbeat_s / 4))
-            if self._silent_since is None or self._problem != silent.problem:
-                since, self._problem = self._silent_since or now, silent.problem
-                self._silent_since = since
+            if self._here.silence != silent.problem:
+                self._silent_since = self._silent_since or now
+                self._here.silence = silent.problem
                 yield Say("redis.silent", {"problem": silent.problem}, "warning")
         elif isinstance(silent.request, LeaveCluster):
             yield from self._quit(self._farewell)

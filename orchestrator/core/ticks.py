@@ -5,8 +5,10 @@ Rules:
    (its answer was lost) is the same claim and not a second run.
 2. Ticks up to the newest claimed one are settled, whoever claimed it.
 3. A tick found late by more than `misfire_grace` is missed; of several in the grace only the newest runs.
-   Whatever does not run is said, however long nobody held the lease.
-4. A claim whose answer was lost, or that came early by the server's clock, is repeated with the heartbeat.
+   Whatever does not run is said, however long nobody held the lease; so is what may have run in a memory
+   that Redis lost.
+4. A claim whose answer was lost, that came early by the server's clock, or whose lease the store says is not
+   ours, is repeated with the heartbeat and never at once (the heartbeat also tells whether the lease is lost).
 """
 
 from collections.abc import Iterator
@@ -54,6 +56,21 @@ class Ticks:
         self.next: float | None = None
         self.claim: Claim | None = None
 
+    def begin(self, now: Moment, claimed_ms: int, lost_ms: int) -> Iterator[Action]:
+        """Plan with a new lease, and say what is passed over because nobody knows whether it ran.
+
+        Args:
+            now: Both clocks.
+            claimed_ms: The newest claimed tick, as the store knows it.
+            lost_ms: Ticks up to here may have been claimed in a memory that is lost.
+        """
+        self.plan(now, claimed_ms)
+        if self._schedule is not None and self.next is not None:
+            doubtful, count = self._schedule.newest_in(self._settled_s(now), lost_ms / 1000)
+            if doubtful is not None:
+                yield self._missed(self.next, doubtful, count, "it may have run before Redis lost its data")
+                self.plan(now, lost_ms)
+
     def plan(self, now: Moment, settled_ms: int = 0) -> None:
         """Find the next tick after the newest settled one; called again whenever the wall clock may have moved."""
         self._settled_ms = max(self._settled_ms, settled_ms)
@@ -91,8 +108,8 @@ class Ticks:
             self.plan(now, claimed.tick_ms)
 
     def on_refused(self, refused: TickRefused, now: Moment) -> None:
-        """Drop a tick that another node claimed; an early one is asked for again (rule 4)."""
-        if self.claim is None or self.claim.tick_ms != refused.tick_ms or refused.reason == "ahead":
+        """Drop a tick that was claimed already; any other refusal is asked about again (rule 4)."""
+        if self.claim is None or self.claim.tick_ms != refused.tick_ms or refused.reason != "duplicate":
             return
         self.claim = None
         self.plan(now, refused.last_tick_ms)
@@ -118,8 +135,7 @@ class Ticks:
         horizon = max(self._settled_s(now), now.utc - self._spec.misfire_grace_s)
         lapsed, count = self._schedule.newest_in(self._settled_s(now), horizon)
         if lapsed is not None:
-            span = {"first": iso_utc(self.next), "last": iso_utc(lapsed)} if count > 1 else {"tick": iso_utc(lapsed)}
-            yield self._say("tick.missed", count=count, **span, why="later than misfire_grace")
+            yield self._missed(self.next, lapsed, count, "later than misfire_grace")
             self.plan(now, round(1000 * lapsed))
         newest, count = self._schedule.newest_in(horizon, now.utc)
         if newest is None:
@@ -133,6 +149,10 @@ class Ticks:
     def _settled_s(self, now: Moment) -> float:
         """Return the instant up to which nothing is due any more; now's grace where nobody ever claimed a tick."""
         return self._settled_ms / 1000 if self._settled_ms else now.utc - self._spec.misfire_grace_s
+
+    def _missed(self, first: float, last: float, count: int, why: str) -> Say:
+        span = {"first": iso_utc(first), "last": iso_utc(last)} if count > 1 else {"tick": iso_utc(last)}
+        return self._say("tick.missed", count=count, **span, why=why)
 
     def _say(self, event: str, **fields: object) -> Say:
         return Say(event, {"job": self._spec.name, **fields}, "warning")

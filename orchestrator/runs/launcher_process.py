@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator import clock
-from orchestrator.runs import wire
+from orchestrator.runs import launcher, wire
 
 _ROOT = Path(__file__).parents[2]
 _FIRST_ANSWER_S = 10.0
@@ -134,9 +134,9 @@ class LauncherProcess:
 def _spawn(sock_fd: int, page_fd: int, errors: Path) -> subprocess.Popen[bytes]:
     # -I -S: no site-packages, no PYTHON* variables, so it starts fast and small. The path is appended: nothing
     # that happens to stand beside the package may shadow the standard library.
+    # Main has imported it, so its bytecode stands: a launcher that has to compile leaves every leash a larger heap.
     code = (
-        f"import sys; sys.path.append({str(_ROOT)!r}); "
-        f"from orchestrator.runs.launcher import main; main({sock_fd}, {page_fd})"
+        f"import sys; sys.path.append({str(_ROOT)!r}); from {launcher.__name__} import main; main({sock_fd}, {page_fd})"
     )
     errors.parent.mkdir(parents=True, exist_ok=True)
     fresh = os.O_TRUNC if errors.exists() and errors.stat().st_size > _MAX_ERRORS_BYTES else 0

@@ -18,7 +18,9 @@ SENTENCES: Mapping[str, str] = {
     "node.late": "a turn came {by_s} s late",
     "redis.silent": "Redis does not answer ({problem}); runs go on until their leases must end",
     "redis.answers": "Redis answers again after {after_s} s",
-    "quarantine.began": "looking, but taking nothing for one ttl: {why}",
+    "redis.started_again": "the embedded server had died and was started again",
+    "redis.not_started": "the embedded server cannot be started: {problem}",
+    "quarantine.began": "only looking for {left_s} s: {why}",
     "lease.acquired": "holds the lease, token {token}",
     "lease.released": "released the lease, token {token}",
     "lease.lost": "LOST the lease, token {token}: {why}",
@@ -28,8 +30,14 @@ SENTENCES: Mapping[str, str] = {
     "run.ended": "ended: {outcome} ({end}) after {elapsed_s} s",
     "run.unproven": "nobody knows yet whether its run ended: {why}",
     "run.stuck": "cannot be killed: {why}",
+    "run.start_repeated": "a bug of ours: {run} was to be started twice, and was not",
+    "tick.missed": "{count} tick(s) missed: {why}",
     "tick.skipped": "tick {tick} skipped: {why}",
     "tick.lost": "tick {tick} lost: {why}",
+    "launcher.died": "its launcher (pid {pid}) died and is replaced; the runs go on",
+    "launcher.not_started": "its launcher cannot be started: {why}; trying on",
+    "log.failed": "its output is dropped: {why}",
+    "log.restored": "its output is written again, {lost_bytes} bytes were lost",
 }
 
 

@@ -49,11 +49,18 @@ async def test_an_acquire_whose_answer_was_lost_is_adopted_with_the_same_token(n
 async def test_a_token_that_was_run_already_is_replaced_in_place(node: Node) -> None:
     value = await node.hold()
 
-    answer = await node.acquire(ran=value.token, quarantined=True)
+    answer = await node.acquire(ran=value.token)
 
     assert isinstance(answer, LeaseGranted)
     assert answer.token > value.token
     assert not answer.adopted
+
+
+async def test_our_own_lease_with_a_token_that_was_run_may_be_a_stale_replicas(node: Node) -> None:
+    value = await node.hold()
+
+    assert refusal(await node.acquire(ran=value.token, quarantined=True)) == "quarantine"
+    assert refusal(await node.acquire(ran=value.token, seen=Token(value.token + 1))) == "vanished"
 
 
 async def test_another_incarnation_of_the_same_node_is_a_stranger(node: Node) -> None:

@@ -23,14 +23,16 @@ local now = server_ms()
 local function refuse(what, detail, wait) return {what, detail, wait, digits(now), '0'} end
 
 -- A new or edited schedule never fires for the past; a server whose clock is ahead must not silence it either.
+-- A newest tick without a schedule was claimed after the server lost its memory: it still tells where to go on.
 local function last_tick()
   if ARGV[12] == '' then return '0' end
   local last = whole((hget(KEYS[5], 'last')))
-  if last and redis.pcall('HGET', KEYS[5], 'schedule') == ARGV[12] then return digits(last) end
-  last = digits(math.max(last or 0, math.min(now, tonumber(ARGV[13]))))
+  local schedule = last and redis.pcall('HGET', KEYS[5], 'schedule')
+  if last and schedule == ARGV[12] then return digits(last) end
+  if not last or schedule then last = math.max(last or 0, math.min(now, tonumber(ARGV[13]))) end
   heal(KEYS[5], 'hash')
-  redis.call('HSET', KEYS[5], 'schedule', ARGV[12], 'last', last)
-  return last
+  redis.call('HSET', KEYS[5], 'schedule', ARGV[12], 'last', digits(last))
+  return digits(last)
 end
 
 local epoch = get(KEYS[4]) or ''

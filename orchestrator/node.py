@@ -51,7 +51,7 @@ class Store(Protocol):
     async def serve(self, requests: list[StoreRequest]) -> list[StoreAnswer]:
         """Answer each request with exactly one event, in bounded time, and never raise."""
 
-    async def nudges(self, deliver: Callable[[JobName | None], None]) -> None:
+    def nudges(self, deliver: Callable[[JobName | None], None]) -> Coroutine[object, object, None]:
         """Deliver nudges until cancelled."""
 
 
@@ -82,6 +82,10 @@ class Inbox:
     def deliver(self, event: Event) -> None:
         """Put an event in and wake the shell."""
         self._events.append(event)
+        self.wake()
+
+    def wake(self) -> None:
+        """Make `wait` return."""
         self._filled.set()
 
     def take(self) -> list[Event]:
@@ -140,6 +144,7 @@ class Shell:
         self._reviving = asyncio.Lock()
         self._inbox = inbox
         self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
         self._over = False
         self.problem = ""
 
@@ -149,17 +154,18 @@ class Shell:
         Raises:
             InvariantError: A bug of ours; whoever catches it must end the process.
         """
-        nudges = asyncio.create_task(self._store.nudges(lambda job: self._inbox.deliver(Nudged(job))))
+        self._spawn(self._store.nudges(lambda job: self._inbox.deliver(Nudged(job))))
         try:
             planned = self._turn()
             while not self._over:
                 await self._sleep(planned)
+                if self._failure is not None:
+                    raise self._failure
                 planned = self._turn()
         finally:
-            nudges.cancel()
             for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(nudges, *self._tasks, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _turn(self) -> float:
         now = clock.now()
@@ -168,9 +174,6 @@ class Shell:
         return self._core.next_deadline(now)
 
     async def _sleep(self, planned: float) -> None:
-        for task in [task for task in self._tasks if task.done()]:
-            self._tasks.discard(task)
-            task.result()  # a failed task is a bug of ours, and must not be silent
         await self._inbox.wait(min(LONGEST_SLEEP_S, max(0.0, planned - clock.boot())))
         late_s = clock.boot() - planned
         if late_s > LATE_TURN_S and not self._over:
@@ -217,4 +220,12 @@ class Shell:
                 self._say(Say("redis.not_started", {"problem": str(error)}, "error"))
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
-        self._tasks.add(asyncio.create_task(work))
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:  # a bug of ours: it must not be silent
+            self._failure = task.exception()
+            self._inbox.wake()

@@ -2,7 +2,10 @@
 #
 #   make up          start a node with jobs.example.yaml (Ctrl-C drains it)
 #   make test        the tests
+#   make simulation  the cluster in one thread: 1,000 cluster hours in which no promise may break (minutes)
+#   make mutants     each rule of the lease protocol switched off: the simulation must notice (minutes)
 #   make check       format, lint, types, import contracts, then the tests
+#   make faults      every fault of the holder TRIALS times (10), and a table of how long the other took
 #   make reference   write docs/jobs-yaml.md and the JSON Schema from the model
 #   make clean       remove the virtual environment and all caches
 #
@@ -10,6 +13,7 @@
 
 SHELL := /bin/sh
 VENV ?= .venv
+TRIALS ?= 10
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 # The first Python that is new enough: on many systems `python3` is not the newest one.
@@ -27,7 +31,7 @@ else
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
 endif
 
-.PHONY: up test check reference clean
+.PHONY: up test simulation mutants check faults reference clean
 .DELETE_ON_ERROR:
 
 up: $(VENV)/.installed
@@ -36,12 +40,22 @@ up: $(VENV)/.installed
 test: $(VENV)/.test
 	$(BIN)/pytest -n auto
 
+simulation: $(VENV)/.test
+	$(BIN)/python -m tests.simulation stories --hours 1000
+	$(BIN)/python -m tests.simulation deletions
+
+mutants: $(VENV)/.test
+	$(BIN)/python -m tests.simulation mutants
+
 check: $(VENV)/.check $(VENV)/.test
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n auto
+
+faults: $(VENV)/.test
+	$(BIN)/pytest -n 4 tests/chaos/test_takeover.py --trials $(TRIALS)
 
 reference: $(VENV)/.installed
 	$(BIN)/python -m orchestrator.config.reference schema > orchestrator/jobs.schema.json

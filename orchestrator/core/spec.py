@@ -98,9 +98,9 @@ class LeaseTiming:
             return ""
         return (
             "ttl x (1 - clock_rate_error) must be at least 2 x heartbeat + request_timeout + step_down_grace"
-            f" + kill_time + margin: {have:g}s < 2 x {self.heartbeat_s:g}s + {self.request_timeout_s:g}s"
-            f" + {self.step_down_grace_s:g}s + {self.kill_time_s:g}s + {self.margin_s:g}s = {need:g}s;"
-            f" raise ttl or lower heartbeat (ttl/5 would be {self.ttl_s / 5:g}s)"
+            f" + kill_time + margin: {have:.4g}s < 2 x {self.heartbeat_s:.4g}s + {self.request_timeout_s:.4g}s"
+            f" + {self.step_down_grace_s:.4g}s + {self.kill_time_s:.4g}s + {self.margin_s:.4g}s = {need:.4g}s;"
+            f" raise ttl or lower heartbeat (ttl/5 would be {self.ttl_s / 5:.4g}s)"
         )
 
     def deadlines(self, asked_at: float, grace_s: float | None = None) -> Deadlines:

@@ -182,6 +182,8 @@ def _clause(error: BaseException, timeout_s: float) -> str:
             return "OOM: it is out of memory"
         case redis_errors.TimeoutError() | TimeoutError():
             return f"no answer within {timeout_s:g} s"
+        case redis_errors.ResponseError() if str(error).startswith("MISCONF"):
+            return "MISCONF: it cannot write to its disk and refuses writes"
         case redis_errors.ResponseError():
             # What a script's command said is wrapped: "... script: <sha>, on @user_script:12."
             return _first_line(error).partition(" script: ")[0].rstrip(".")

@@ -2,7 +2,7 @@
 
 import time
 
-from orchestrator.core.messages import Moment
+from orchestrator.core.nouns import Moment
 
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Goes on while the machine is suspended; on systems without it the monotonic clock must do."""

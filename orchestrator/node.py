@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Protocol
 
 from orchestrator import clock
+from orchestrator.core.answers import StoreAnswer, StoreSilent
 from orchestrator.core.messages import (
     Action,
     Event,
     ExtendRun,
-    JobName,
     KillRun,
     Nudged,
     QuitNode,
@@ -29,12 +29,10 @@ from orchestrator.core.messages import (
     Say,
     StartRun,
     StopRun,
-    StoreAnswer,
-    StoreRequest,
-    StoreSilent,
-    Token,
 )
 from orchestrator.core.node import Node
+from orchestrator.core.nouns import JobName, Token
+from orchestrator.core.requests import StoreRequest
 from orchestrator.core.spec import JobSpec
 from orchestrator.errors import OrchestratorError
 

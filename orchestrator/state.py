@@ -11,7 +11,7 @@ import os
 import secrets
 from pathlib import Path
 
-from orchestrator.core.messages import JobName, Token
+from orchestrator.core.nouns import JobName, Token
 from orchestrator.errors import OrchestratorError
 
 

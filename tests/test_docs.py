@@ -17,7 +17,8 @@ import pytest
 
 from orchestrator import config, errors
 from orchestrator.cli import orchestrator as command_line
-from orchestrator.core.messages import Moment, NodeName, RunEnded, RunId, Token
+from orchestrator.core.messages import RunEnded
+from orchestrator.core.nouns import Moment, NodeName, RunId, Token
 from orchestrator.core.run import Reason, Run, child_environment, record_of
 from orchestrator.core.snapshot import ClusterView, JobView, NodeView, State
 from orchestrator.core.spec import LeaseTiming

@@ -12,7 +12,7 @@ from orchestrator.cli.names import instance_meant
 from orchestrator.cli.options import WHERE_HELP, Asked, cluster_options
 from orchestrator.cli.picture import Picture, take
 from orchestrator.cli.status import tell_unread
-from orchestrator.core.messages import JobName
+from orchestrator.core.nouns import JobName
 from orchestrator.core.snapshot import JobView
 from orchestrator.errors import DegradedError
 from orchestrator.view import lease as lease_view

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from orchestrator.cli.suggestion import did_you_mean
-from orchestrator.core.messages import JobName
+from orchestrator.core.nouns import JobName
 from orchestrator.core.spec import ClusterSpec
 from orchestrator.errors import NotFoundError
 

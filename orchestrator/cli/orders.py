@@ -23,7 +23,7 @@ from orchestrator.cli import talk, target, waiting
 from orchestrator.cli.names import instances_meant
 from orchestrator.cli.options import WHERE_HELP, Asked, cluster_options
 from orchestrator.cli.picture import Camera, Picture
-from orchestrator.core.messages import Intent, JobName
+from orchestrator.core.nouns import Intent, JobName
 from orchestrator.core.snapshot import JobView
 from orchestrator.core.spec import ClusterSpec, StopSpec
 from orchestrator.errors import ConfigError, NotFoundError, OrchestratorError, StoreUnreachableError

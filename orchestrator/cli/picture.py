@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from orchestrator.cli.target import LocalNode, Target
-from orchestrator.core.messages import JobName
+from orchestrator.core.nouns import JobName
 from orchestrator.core.snapshot import ClusterReading, ClusterView, JobView, State, cluster_view
 from orchestrator.core.spec import Kind
 from orchestrator.errors import StoreUnreachableError

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator import clock
-from orchestrator.core.messages import JobName, Say
+from orchestrator.core.messages import Say
+from orchestrator.core.nouns import JobName
 from orchestrator.view.phrases import clean
 
 LONGEST_QUEUE = 10_000

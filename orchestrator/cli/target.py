@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from orchestrator import control, paths
 from orchestrator.cli.options import Asked
-from orchestrator.core.messages import JobName
+from orchestrator.core.nouns import JobName
 from orchestrator.core.snapshot import ClusterView
 from orchestrator.core.spec import ClusterSpec
 from orchestrator.errors import UsageError

@@ -21,8 +21,9 @@ from orchestrator import __version__, clock, paths
 from orchestrator.cli import target
 from orchestrator.cli.screen import Screen
 from orchestrator.control import ControlServer
-from orchestrator.core.messages import LeaveOrdered, NodeName, Say
+from orchestrator.core.messages import LeaveOrdered, Say
 from orchestrator.core.node import Identity, Node
+from orchestrator.core.nouns import NodeName
 from orchestrator.core.spec import ClusterSpec
 from orchestrator.embedded import Embedded
 from orchestrator.errors import ConfigError, OrchestratorError

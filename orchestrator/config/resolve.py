@@ -21,7 +21,7 @@ from typing import TypeVar
 from orchestrator.config.document import Complaint, Document
 from orchestrator.config.document import Path as KeyPath
 from orchestrator.config.model import Entry, Job, JobDefaults, Lease, Log
-from orchestrator.core.messages import JobName
+from orchestrator.core.nouns import JobName
 from orchestrator.core.schedule import parse_problem
 from orchestrator.core.spec import Backoff, JobSpec, Kind, LeaseTiming, LogSpec, ScheduleSpec, StopSpec
 

@@ -23,43 +23,38 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from orchestrator.core.lease import NEVER, Lease, Phase
-from orchestrator.core.messages import (
-    AcquireLease,
-    Action,
-    Event,
-    ExtendRun,
-    Intent,
-    KillRun,
+from orchestrator.core.answers import (
     LeaseGranted,
     LeaseLost,
     LeaseRefused,
     LeaseReleased,
     LeaseRenewed,
     LeaseSeen,
-    Moment,
-    NodeName,
-    Nudged,
-    PublishState,
-    RecordRun,
-    ReleaseLease,
-    RememberToken,
     RenewalLate,
-    RunEnded,
-    RunId,
     RunRecorded,
+    StatePublished,
+    StoreSilent,
+    TickClaimed,
+    TickRefused,
+)
+from orchestrator.core.lease import NEVER, Lease, Phase
+from orchestrator.core.messages import (
+    Action,
+    Event,
+    ExtendRun,
+    KillRun,
+    Nudged,
+    RememberToken,
+    RunEnded,
     RunStarted,
     RunStuck,
     RunUnproven,
     Say,
     StartRun,
-    StatePublished,
     StopRun,
-    StoreSilent,
-    TickClaimed,
-    TickRefused,
-    Token,
 )
+from orchestrator.core.nouns import Intent, Moment, NodeName, RunId, Token
+from orchestrator.core.requests import AcquireLease, PublishState, RecordRun, ReleaseLease
 from orchestrator.core.restart import Restarts
 from orchestrator.core.run import (
     LEASE_LOST,
@@ -152,8 +147,7 @@ class Job:
                 self.lease.on_granted(event)
                 self._forget_published()
                 yield self._say("lease.acquired", token=event.token)
-                lost_ms = min(self.server.settled_ms, round(1000 * now.utc))
-                yield from self.ticks.begin(now, event.last_tick_ms, lost_ms)
+                yield from self.ticks.begin(now, event.last_tick_ms, self.server.lost_until_ms(now))
             case LeaseRenewed():
                 yield from self._on_renewed(event)
             case RenewalLate():

@@ -2,7 +2,7 @@
 
 from orchestrator.core.job import Job
 from orchestrator.core.lease import Phase
-from orchestrator.core.messages import Moment
+from orchestrator.core.nouns import Moment
 from orchestrator.core.run import Stage, describe_end
 from orchestrator.core.snapshot import JobView, State, iso_utc, stopped_by
 from orchestrator.core.spec import Kind

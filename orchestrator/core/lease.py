@@ -19,23 +19,9 @@ Rules of this file (each has a mutant in `tests/simulation/mutants.py` that brea
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orchestrator.core.messages import (
-    AcquireLease,
-    Deadlines,
-    JobName,
-    LeaseGranted,
-    LeaseRefused,
-    LeaseRenewed,
-    LeaseSeen,
-    LeaseValue,
-    LookAtLease,
-    Moment,
-    NodeName,
-    ReleaseLease,
-    RenewalLate,
-    RenewLease,
-    Token,
-)
+from orchestrator.core.answers import LeaseGranted, LeaseRefused, LeaseRenewed, LeaseSeen, RenewalLate
+from orchestrator.core.nouns import Deadlines, JobName, LeaseValue, Moment, NodeName, Token
+from orchestrator.core.requests import AcquireLease, LookAtLease, ReleaseLease, RenewLease
 from orchestrator.core.server import Server
 from orchestrator.core.spec import JobSpec, OnRedisLoss
 from orchestrator.errors import InvariantError

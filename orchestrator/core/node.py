@@ -18,35 +18,22 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from orchestrator.core.answers import (
+    ClusterLeft,
+    IntentsRestored,
+    LeaseRefused,
+    MembersSeen,
+    NameRefused,
+    ServerMet,
+    StoreSilent,
+)
 from orchestrator.core.job import Here, Job
 from orchestrator.core.job_view import job_view, published_state
 from orchestrator.core.lease import NEVER
-from orchestrator.core.messages import (
-    Action,
-    Bucket,
-    ClusterLeft,
-    Event,
-    Intent,
-    IntentsRestored,
-    JobName,
-    KeepMembership,
-    LeaseRefused,
-    LeaveCluster,
-    LeaveOrdered,
-    Member,
-    MembersSeen,
-    Moment,
-    NameRefused,
-    NodeName,
-    Nudged,
-    QuitNode,
-    RestoreIntents,
-    Say,
-    ServerMet,
-    StoreSilent,
-    Token,
-)
+from orchestrator.core.messages import Action, Event, LeaveOrdered, Nudged, QuitNode, Say
+from orchestrator.core.nouns import Bucket, Intent, JobName, Member, Moment, NodeName, Token
 from orchestrator.core.placement import rank_of
+from orchestrator.core.requests import KeepMembership, LeaveCluster, RestoreIntents
 from orchestrator.core.server import Server
 from orchestrator.core.snapshot import ClusterView, iso_utc, node_view
 from orchestrator.core.spec import ClusterSpec

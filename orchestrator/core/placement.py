@@ -7,7 +7,7 @@ node that joins or leaves changes only the jobs it wins or had.
 import hashlib
 from collections.abc import Sequence
 
-from orchestrator.core.messages import JobName, NodeName
+from orchestrator.core.nouns import JobName, NodeName
 
 
 def rank_of(node: NodeName, job: JobName, nodes: Sequence[NodeName]) -> int:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from orchestrator.core.messages import Moment, NodeName, RunEnded, RunId, Token
+from orchestrator.core.messages import RunEnded
+from orchestrator.core.nouns import Moment, NodeName, RunId, Token
 from orchestrator.core.snapshot import iso_utc
 from orchestrator.core.spec import JobSpec
 

@@ -17,10 +17,17 @@ Rules of this file:
    timeout: a server that was paused answers late and has not jumped.
 4. A tick that may have been claimed in a memory that is lost counts as claimed: what was due before the
    loss is settled, what was due while no server answered is not. The loss was at most one heartbeat and
-   one request after the last contact; where this node had none, it was before the epoch's birth.
+   one request after the last contact; where this node had none, or did not even ask (it was suspended), it
+   was before the epoch's birth. A node that was cut off meanwhile is mistaken: a known limit.
+5. Ticks are instants of the nodes' clocks, births are of the server's: the loss is kept on the boot clock
+   as well, and the later of the two readings counts (found by the simulation: a server's clock set back).
 """
 
-from orchestrator.core.messages import Bucket, MeetServer, ServerMet
+from orchestrator.core.answers import ServerMet
+from orchestrator.core.nouns import Bucket, Moment
+from orchestrator.core.requests import MeetServer
+
+NEVER = float("inf")
 
 SLEW_SLACK_S = 0.3
 """NTP slews at most 0.5 ms a second; this is 600 s worth of it, far above what one heartbeat can bring."""
@@ -32,12 +39,12 @@ class Server:
     Attributes:
         epoch: Identity of its memory, "" before the first contact.
         why: Why it is in quarantine, in one clause for people.
-        settled_ms: Ticks up to here may have been claimed in a memory that is lost.
+        settled_ms: Ticks up to here, by the server's clock, may have been claimed in a memory that is lost.
     """
 
     __slots__ = (
-        "_heartbeat_s", "_measured_at", "_met_ms", "_offset_s", "_rate_error", "_request_timeout_s",
-        "bucket", "epoch", "quarantine_until", "settled_ms", "why",
+        "_asked_at", "_away", "_heartbeat_s", "_lost_at", "_measured_at", "_met_ms", "_offset_s", "_rate_error",
+        "_request_timeout_s", "bucket", "epoch", "quarantine_until", "settled_ms", "why",
     )  # fmt: skip
 
     def __init__(
@@ -55,9 +62,14 @@ class Server:
         self._rate_error = clock_rate_error
         self._offset_s = 0.0
         self._measured_at = 0.0
+        self._asked_at = NEVER
+        self._away = False
+        self._lost_at = -NEVER
 
     def meeting(self, now_boot: float) -> MeetServer:
         """Return the request that keeps this belief fresh; sent with every heartbeat."""
+        self._away = self._away or now_boot - self._asked_at > 2 * self._heartbeat_s + self._request_timeout_s
+        self._asked_at = now_boot
         return MeetServer(self.bucket, asked_at=now_boot)
 
     def quarantined(self, now_boot: float) -> bool:
@@ -71,6 +83,11 @@ class Server:
     def tolerance_ms(self, now_boot: float) -> int:
         """Return how far the server's clock may be off from what is expected."""
         return round(1000 * self._tolerance_s(now_boot))
+
+    def lost_until_ms(self, now: Moment) -> int:
+        """Return up to which tick one may have been claimed in a memory that is lost (rules 4 and 5)."""
+        lost_ms = round(1000 * (now.utc - (now.boot - self._lost_at))) if self._lost_at > -NEVER else 0
+        return min(max(self.settled_ms, lost_ms), round(1000 * now.utc))
 
     def on_met(self, met: ServerMet, now_boot: float, longest_ttl_s: float, *, vouched: bool) -> str:
         """Compare the server that answered with the one we knew.
@@ -86,11 +103,12 @@ class Server:
         """
         known, self.epoch = self.epoch, met.epoch
         jumped = bool(known) and not self._clock_is_where_expected(met.server_ms, met.asked_at, now_boot)
+        if known != met.epoch and not (vouched and not known):
+            self._settle(met, now_boot)
         self._offset_s = met.server_ms / 1000 - (met.asked_at + now_boot) / 2
         self._measured_at = now_boot
-        if known != met.epoch and not (vouched and not known):
-            self._settle(met.epoch)
         self._met_ms = met.server_ms
+        self._away = False
         ttl_s = longest_ttl_s * (1 + self._rate_error)
         if not known:
             return "" if vouched else self._first_contact(met, now_boot, ttl_s)
@@ -113,12 +131,15 @@ class Server:
             return self._quarantine(now_boot + rest_s, "first contact with a fresh Redis")
         return self._quarantine(now_boot + put_back_s, "first contact with Redis")
 
-    def _settle(self, epoch: str) -> None:
-        born_ms = _born_ms(epoch)
-        loss_ms = (
-            self._met_ms + round(1000 * (self._heartbeat_s + self._request_timeout_s)) if self._met_ms else born_ms
-        )
-        self.settled_ms = max(self.settled_ms, min(loss_ms, born_ms))
+    def _settle(self, met: ServerMet, now_boot: float) -> None:
+        born_ms = _born_ms(met.epoch)
+        born_at = now_boot - max(0, met.server_ms - born_ms) / 1000
+        if self._met_ms and not self._away:
+            after_s = self._heartbeat_s + self._request_timeout_s
+            born_ms = min(born_ms, self._met_ms + round(1000 * after_s))
+            born_at = min(born_at, self._measured_at + after_s)
+        self.settled_ms = max(self.settled_ms, born_ms)
+        self._lost_at = max(self._lost_at, born_at)
 
     def _clock_is_where_expected(self, server_ms: int, asked_at: float, replied_at: float) -> bool:
         server_s = server_ms / 1000

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TypeVar
 
-from orchestrator.core.messages import Intent, JobName, LeaseValue, Member
+from orchestrator.core.nouns import Intent, JobName, LeaseValue, Member
 
 _View = TypeVar("_View", "NodeView", "JobView")
 

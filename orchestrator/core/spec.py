@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from orchestrator.core.messages import Bucket, Deadlines, JobName
+from orchestrator.core.nouns import Bucket, Deadlines, JobName
 
 BUCKETS = 16
 """Hash tags a cluster's lease keys are spread over: one script call renews all leases of a bucket."""

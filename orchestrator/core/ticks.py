@@ -14,7 +14,10 @@ Rules:
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orchestrator.core.messages import Action, ClaimTick, LeaseValue, Moment, RunId, Say, TickClaimed, TickRefused
+from orchestrator.core.answers import TickClaimed, TickRefused
+from orchestrator.core.messages import Action, Say
+from orchestrator.core.nouns import LeaseValue, Moment, RunId
+from orchestrator.core.requests import ClaimTick
 from orchestrator.core.run import Reason
 from orchestrator.core.schedule import Schedule
 from orchestrator.core.snapshot import iso_utc

@@ -24,7 +24,6 @@ from orchestrator.core.messages import (
     ExtendRun,
     KillRun,
     RunEnded,
-    RunId,
     RunStarted,
     RunStuck,
     RunUnproven,
@@ -32,6 +31,7 @@ from orchestrator.core.messages import (
     StartRun,
     StopRun,
 )
+from orchestrator.core.nouns import RunId
 from orchestrator.core.spec import JobSpec
 from orchestrator.errors import OrchestratorError
 from orchestrator.runs import linux, order, wire

@@ -9,7 +9,8 @@ Knows no connection. Rules:
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.core.messages import StoreAnswer, StoreRequest, StoreSilent
+from orchestrator.core.answers import StoreAnswer, StoreSilent
+from orchestrator.core.requests import StoreRequest
 from orchestrator.store.client import Command, Problem, Reply
 from orchestrator.store.roll import Roll
 

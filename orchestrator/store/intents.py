@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 
-from orchestrator.core.messages import Intent, JobName
+from orchestrator.core.nouns import Intent, JobName
 
 LONGEST_INTENT = 4000
 """Bytes; the scripts take anything above 4,096 for broken (`lua/reading.lua`)."""

@@ -3,6 +3,7 @@
     orchestrator:{<cluster>:<bucket>}:<key>:lease      token|node|incarnation, expires
                                            :token      the last token issued
                                            :released   what was last released cleanly, expires
+                                           :alive      server ms until which a lease that was put back lives
                                            :tick       hash: last, cur, schedule (cron jobs)
                                            :last       hash: token, run, record of the last run
                                            :state      JSON: what the holder shows
@@ -20,7 +21,7 @@ call may touch many of its leases. `m` is no bucket number.
 
 from collections.abc import Mapping
 
-from orchestrator.core.messages import Bucket
+from orchestrator.core.nouns import Bucket
 from orchestrator.core.spec import bucket_of
 from orchestrator.errors import ConfigError
 
@@ -31,7 +32,7 @@ KEPT_NAMES = 10_000
 class LeaseKeys:
     """The keys of one lease, as the bytes that go over the wire (building them anew each beat costs more)."""
 
-    __slots__ = ("bucket", "last", "lease", "released", "state", "tick", "token")
+    __slots__ = ("alive", "bucket", "last", "lease", "released", "state", "tick", "token")
 
     def __init__(self, bucket: Bucket, stem: str) -> None:
         """Name everything that belongs to the lease."""
@@ -39,6 +40,7 @@ class LeaseKeys:
         self.lease = f"{stem}:lease".encode()
         self.token = f"{stem}:token".encode()
         self.released = f"{stem}:released".encode()
+        self.alive = f"{stem}:alive".encode()
         self.tick = f"{stem}:tick".encode()
         self.last = f"{stem}:last".encode()
         self.state = f"{stem}:state".encode()
@@ -82,7 +84,7 @@ class Keys:
     def parts(self, key: str) -> Mapping[str, str]:
         """Return all names of a lease by their last word, for people."""
         names = self.of(key)
-        words = ("lease", "token", "released", "tick", "last", "state")
+        words = ("lease", "token", "released", "alive", "tick", "last", "state")
         return {word: getattr(names, word).decode() for word in words}
 
     def _tag(self, bucket: Bucket) -> str:

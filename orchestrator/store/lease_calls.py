@@ -7,25 +7,20 @@ take and return stands in their heads.
 import secrets
 from collections.abc import Sequence
 
-from orchestrator.core.messages import (
-    AcquireLease,
+from orchestrator.core.answers import (
     LeaseGranted,
     LeaseLost,
     LeaseRefused,
     LeaseReleased,
     LeaseRenewed,
     LeaseSeen,
-    LookAtLease,
-    MeetServer,
-    ReleaseLease,
     RenewalLate,
-    RenewLease,
     ServerMet,
     StoreAnswer,
     StoreSilent,
-    Token,
-    parse_lease_value,
 )
+from orchestrator.core.nouns import Token, parse_lease_value
+from orchestrator.core.requests import AcquireLease, LookAtLease, MeetServer, ReleaseLease, RenewLease
 from orchestrator.store import scripts
 from orchestrator.store.calls import Call, listed, number, text
 from orchestrator.store.client import Argument, Command, Reply
@@ -125,7 +120,7 @@ def acquire(request: AcquireLease, keys: Keys) -> Call:
         request.schedule,
         request.utc_ms,
     ]
-    names: list[Argument] = [of.lease, of.token, of.released, keys.epoch(of.bucket), of.tick]
+    names: list[Argument] = [of.lease, of.token, of.released, keys.epoch(of.bucket), of.tick, of.alive]
 
     def read(reply: Reply) -> list[StoreAnswer]:
         what, detail, wait_ms, now, last = listed(reply)

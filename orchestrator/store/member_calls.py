@@ -10,18 +10,9 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
-from orchestrator.core.messages import (
-    ClusterLeft,
-    IntentsRestored,
-    KeepMembership,
-    LeaveCluster,
-    Member,
-    MembersSeen,
-    NameRefused,
-    NodeName,
-    RestoreIntents,
-    StoreAnswer,
-)
+from orchestrator.core.answers import ClusterLeft, IntentsRestored, MembersSeen, NameRefused, StoreAnswer
+from orchestrator.core.nouns import Member, NodeName
+from orchestrator.core.requests import KeepMembership, LeaveCluster, RestoreIntents
 from orchestrator.store import scripts
 from orchestrator.store.calls import Call, listed, number, text
 from orchestrator.store.client import Argument, Command, Reply

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from redis.asyncio.client import PubSub
 
-from orchestrator.core.messages import JobName
+from orchestrator.core.nouns import JobName
 from orchestrator.store.client import FAILURES, Client
 
 POLL_S = 1.0

@@ -6,7 +6,7 @@ is raised as `StoreUnreachableError` with the reason.
 
 from collections.abc import Mapping, Sequence
 
-from orchestrator.core.messages import Bucket, Intent, JobName, Member, NodeName, parse_lease_value
+from orchestrator.core.nouns import Bucket, Intent, JobName, Member, NodeName, parse_lease_value
 from orchestrator.core.snapshot import ClusterReading, LeaseReading
 from orchestrator.errors import StoreUnreachableError
 from orchestrator.store import scripts

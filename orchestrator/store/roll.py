@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.core.messages import KeepMembership, NodeName
+from orchestrator.core.nouns import NodeName
+from orchestrator.core.requests import KeepMembership
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,7 @@
 """Runs in the words of the scripts: claim a tick, record an end, publish a state."""
 
-from orchestrator.core.messages import (
-    ClaimTick,
-    PublishState,
-    RecordRun,
-    RunRecorded,
-    StatePublished,
-    StoreAnswer,
-    TickClaimed,
-    TickRefused,
-)
+from orchestrator.core.answers import RunRecorded, StatePublished, StoreAnswer, TickClaimed, TickRefused
+from orchestrator.core.requests import ClaimTick, PublishState, RecordRun
 from orchestrator.store import scripts
 from orchestrator.store.calls import Call, listed, number, text
 from orchestrator.store.client import Argument, Command, Reply

@@ -8,11 +8,11 @@ newly say of themselves. Nothing is sent twice: whoever gets `StoreSilent` asks 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from orchestrator.core.messages import (
+from orchestrator.core.answers import StoreAnswer, StoreSilent
+from orchestrator.core.nouns import Bucket, JobName
+from orchestrator.core.requests import (
     AcquireLease,
-    Bucket,
     ClaimTick,
-    JobName,
     KeepMembership,
     LeaveCluster,
     LookAtLease,
@@ -22,9 +22,7 @@ from orchestrator.core.messages import (
     ReleaseLease,
     RenewLease,
     RestoreIntents,
-    StoreAnswer,
     StoreRequest,
-    StoreSilent,
 )
 from orchestrator.errors import ConfigError, InvariantError
 from orchestrator.store import lease_calls, member_calls, run_calls

@@ -43,6 +43,15 @@ def no_lease_key(cluster: Cluster) -> None:
     assert cluster.server.client.delete(cluster.lease_key()) == 1
 
 
+def no_lease_key_for_long(cluster: Cluster) -> None:
+    """Delete the key again and again, for longer than any standby can remember it."""
+    key = cluster.lease_key()
+    end = clock.boot() + 3 * TTL_S
+    while clock.boot() < end:
+        cluster.server.client.delete(key)
+        time.sleep(0.01)
+
+
 def garbage(cluster: Cluster) -> None:
     """Put nonsense in the lease's place."""
     cluster.server.client.set(cluster.lease_key(), "garbage")
@@ -58,6 +67,7 @@ UNDISTURBED: dict[str, tuple[Callable[[Cluster], object], tuple[str, ...]]] = {
     "CLIENT PAUSE": (hiccup, ()),
     "SIGSTOP": (short_freeze, ()),
     "the lease key deleted": (no_lease_key, ()),
+    "the lease key deleted again and again": (no_lease_key_for_long, ()),
     "garbage in the lease key": (garbage, ()),
     "FLUSHALL": (lambda cluster: cluster.server.client.flushall(), ()),
     "SCRIPT FLUSH": (lambda cluster: cluster.server.client.script_flush(), ()),

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from orchestrator import paths
 from orchestrator.control import Answer, ControlServer
-from orchestrator.core.messages import JobName, LeaseValue, PublishState
+from orchestrator.core.nouns import JobName, LeaseValue
+from orchestrator.core.requests import PublishState
 from orchestrator.core.snapshot import ClusterView
 from orchestrator.core.spec import bucket_of
 from tests.servers import Server

@@ -8,7 +8,7 @@ import pytest
 from orchestrator import __version__, cli
 from tests.cli.conftest import Run
 
-HEAVY = {"orchestrator.core.messages", "redis", "pydantic", "rich", "prometheus_client", "yaml", "psutil", "asyncio"}
+HEAVY = {"orchestrator.core.nouns", "redis", "pydantic", "rich", "prometheus_client", "yaml", "psutil", "asyncio"}
 
 
 @pytest.mark.parametrize("args", [["--help"], ["--version"], []], ids=["help", "version", "nothing"])

@@ -1,7 +1,7 @@
 import pytest
 
 from orchestrator.cli.names import instance_meant, instances_meant
-from orchestrator.core.messages import JobName
+from orchestrator.core.nouns import JobName
 from orchestrator.core.spec import ClusterSpec, JobSpec, Kind, LeaseTiming
 from orchestrator.errors import NotFoundError
 

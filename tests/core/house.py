@@ -8,28 +8,12 @@ The boot clock of a test begins at 0; its wall clock shows `UTC` then, and so do
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from orchestrator.core.answers import LeaseGranted, LeaseSeen, MembersSeen, ServerMet
 from orchestrator.core.job import Here, Job
 from orchestrator.core.lease import Lease
-from orchestrator.core.messages import (
-    Action,
-    Event,
-    Intent,
-    JobName,
-    LeaseGranted,
-    LeaseSeen,
-    LeaseValue,
-    Member,
-    MembersSeen,
-    Moment,
-    NodeName,
-    RunEnded,
-    RunId,
-    Say,
-    ServerMet,
-    StartRun,
-    Token,
-)
+from orchestrator.core.messages import Action, Event, RunEnded, Say, StartRun
 from orchestrator.core.node import Identity, Node
+from orchestrator.core.nouns import Intent, JobName, LeaseValue, Member, Moment, NodeName, RunId, Token
 from orchestrator.core.server import Server
 from orchestrator.core.spec import ClusterSpec, JobSpec, Kind, LeaseTiming, ScheduleSpec, bucket_of
 

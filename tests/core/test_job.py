@@ -2,22 +2,11 @@
 
 import pytest
 
+from orchestrator.core.answers import LeaseLost, LeaseReleased, LeaseRenewed, StoreSilent, TickClaimed
 from orchestrator.core.lease import NEVER, Phase
-from orchestrator.core.messages import (
-    AcquireLease,
-    ClaimTick,
-    LeaseLost,
-    LeaseReleased,
-    LeaseRenewed,
-    Nudged,
-    ReleaseLease,
-    RunId,
-    RunUnproven,
-    Say,
-    StartRun,
-    StoreSilent,
-    TickClaimed,
-)
+from orchestrator.core.messages import Nudged, RunUnproven, Say, StartRun
+from orchestrator.core.nouns import RunId
+from orchestrator.core.requests import AcquireLease, ClaimTick, ReleaseLease
 from orchestrator.core.spec import Backoff, OnRedisLoss, Restart
 from tests.core.house import (
     ABSENT,

@@ -4,20 +4,11 @@ import json
 
 import pytest
 
+from orchestrator.core.answers import LeaseLost, RunRecorded, StatePublished, StoreSilent
 from orchestrator.core.job import AT_ONCE, MOST_UNRECORDED
-from orchestrator.core.messages import (
-    LeaseLost,
-    PublishState,
-    RecordRun,
-    RememberToken,
-    RunEnded,
-    RunId,
-    RunRecorded,
-    StartRun,
-    StatePublished,
-    StoreSilent,
-    Token,
-)
+from orchestrator.core.messages import RememberToken, RunEnded, StartRun
+from orchestrator.core.nouns import RunId, Token
+from orchestrator.core.requests import PublishState, RecordRun
 from orchestrator.core.spec import Backoff, OnRedisLoss
 from tests.core.house import (
     JOB,

@@ -2,17 +2,11 @@
 
 import pytest
 
+from orchestrator.core.answers import LeaseLost, LeaseRefused
 from orchestrator.core.job import Job
 from orchestrator.core.job_view import job_view, published_state
-from orchestrator.core.messages import (
-    JobName,
-    LeaseLost,
-    LeaseRefused,
-    RunId,
-    RunStarted,
-    RunStuck,
-    RunUnproven,
-)
+from orchestrator.core.messages import RunStarted, RunStuck, RunUnproven
+from orchestrator.core.nouns import JobName, RunId
 from orchestrator.core.snapshot import JobView
 from orchestrator.core.spec import Backoff, Restart
 from tests.core.house import (

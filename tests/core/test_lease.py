@@ -4,16 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.core.answers import LeaseRefused, LeaseRenewed, RenewalLate
 from orchestrator.core.lease import NEVER, RANK_STAGGER_S, WAKE_AFTER_END_S, Phase
-from orchestrator.core.messages import (
-    LeaseRefused,
-    LeaseRenewed,
-    LookAtLease,
-    NodeName,
-    RenewalLate,
-    RenewLease,
-    Token,
-)
+from orchestrator.core.nouns import NodeName, Token
+from orchestrator.core.requests import LookAtLease, RenewLease
 from orchestrator.core.spec import OnRedisLoss
 from orchestrator.errors import InvariantError
 from tests.core.house import (

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.core.messages import LeaseValue, NodeName, Token, parse_lease_value
+from orchestrator.core.nouns import LeaseValue, NodeName, Token, parse_lease_value
 
 
 @pytest.mark.parametrize(

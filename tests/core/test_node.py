@@ -5,22 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.messages import (
-    AcquireLease,
-    Action,
-    JobName,
-    KeepMembership,
-    LeaseRefused,
-    LookAtLease,
-    MeetServer,
-    NodeName,
-    Nudged,
-    PublishState,
-    Say,
-    ServerMet,
-    StoreSilent,
-)
+from orchestrator.core.answers import LeaseRefused, ServerMet, StoreSilent
+from orchestrator.core.messages import Action, Nudged, Say
 from orchestrator.core.node import Node
+from orchestrator.core.nouns import JobName, NodeName
+from orchestrator.core.requests import AcquireLease, KeepMembership, LookAtLease, MeetServer, PublishState
 from orchestrator.core.spec import LeaseTiming, bucket_of
 from tests.core.house import (
     ABSENT,

@@ -2,24 +2,11 @@
 
 import pytest
 
+from orchestrator.core.answers import ClusterLeft, IntentsRestored, MembersSeen, NameRefused, StoreSilent
 from orchestrator.core.lease import NEVER
-from orchestrator.core.messages import (
-    AcquireLease,
-    ClusterLeft,
-    IntentsRestored,
-    JobName,
-    KeepMembership,
-    LeaveCluster,
-    LeaveOrdered,
-    MembersSeen,
-    NameRefused,
-    NodeName,
-    QuitNode,
-    ReleaseLease,
-    RestoreIntents,
-    StopRun,
-    StoreSilent,
-)
+from orchestrator.core.messages import LeaveOrdered, QuitNode, StopRun
+from orchestrator.core.nouns import JobName, NodeName
+from orchestrator.core.requests import AcquireLease, KeepMembership, LeaveCluster, ReleaseLease, RestoreIntents
 from tests.core.house import (
     ABSENT,
     JOB,

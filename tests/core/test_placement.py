@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import permutations
 
-from orchestrator.core.messages import JobName, NodeName
+from orchestrator.core.nouns import JobName, NodeName
 from orchestrator.core.placement import rank_of
 
 NODES = [NodeName(name) for name in ("a", "b", "c", "d")]

@@ -197,3 +197,29 @@ def test_a_heartbeat_asks_the_server_who_it_is() -> None:
     meeting = server().meeting(at(7.0).boot)
 
     assert (meeting.bucket, meeting.asked_at) == (BUCKET, 7.0)
+
+
+def test_a_node_that_did_not_even_ask_cannot_know_when_the_memory_was_lost() -> None:
+    belief = server(met_at=0.0)
+    belief.meeting(3.0)
+    belief.meeting(100.0)  # it was suspended
+
+    belief.on_met(met(100.0, epoch=f"{server_ms(90)}|r|run1"), 100.0, TTL_S, vouched=False)
+
+    assert belief.lost_until_ms(at(100.0)) == server_ms(90)
+
+
+def test_a_server_whose_clock_is_behind_settles_ticks_by_the_age_of_its_memory() -> None:
+    belief = fresh()
+
+    belief.on_met(met(100.0, epoch=f"{server_ms(90 - 40)}|r|run1", ahead_s=-40.0), 100.0, TTL_S, vouched=False)
+
+    assert belief.lost_until_ms(at(100.0)) == server_ms(90)
+
+
+def test_nothing_later_than_now_is_settled() -> None:
+    belief = fresh()
+
+    belief.on_met(met(100.0, epoch=f"{server_ms(90 + 400)}|r|run1", ahead_s=400.0), 100.0, TTL_S, vouched=False)
+
+    assert belief.lost_until_ms(at(100.0)) == server_ms(100)

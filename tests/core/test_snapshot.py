@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from orchestrator.core.messages import Intent, JobName, LeaseValue, Member, NodeName, Token
+from orchestrator.core.nouns import Intent, JobName, LeaseValue, Member, NodeName, Token
 from orchestrator.core.snapshot import (
     ClusterReading,
     ClusterView,

@@ -2,17 +2,10 @@
 
 import pytest
 
-from orchestrator.core.messages import (
-    Action,
-    ClaimTick,
-    LeaseValue,
-    Moment,
-    NodeName,
-    RunId,
-    Say,
-    TickClaimed,
-    TickRefused,
-)
+from orchestrator.core.answers import TickClaimed, TickRefused
+from orchestrator.core.messages import Action, Say
+from orchestrator.core.nouns import LeaseValue, Moment, NodeName, RunId
+from orchestrator.core.requests import ClaimTick
 from orchestrator.core.run import Reason
 from orchestrator.core.ticks import Claim, Ticks
 from tests.core.house import JOB, TOKEN, UTC, at, cron, of, only, server_ms
@@ -299,3 +292,24 @@ def test_a_memory_that_was_never_lost_puts_nothing_in_doubt() -> None:
 
     assert list(planned.begin(at(50.0), claimed_ms=server_ms(0), lost_ms=0)) == []
     assert planned.next == UTC + 60
+
+
+# What may have run in a memory that Redis lost
+
+
+def test_ticks_that_may_have_run_before_a_loss_of_data_are_missed_and_said() -> None:
+    planned = Ticks(cron())
+
+    said = only(Say, list(planned.begin(at(150.0), server_ms(10.0), server_ms(130.0))))
+
+    assert said.event == "tick.missed"
+    assert said.fields["count"] == 2
+    assert said.fields["why"] == "it may have run before Redis lost its data"
+    assert planned.next == UTC + 180.0
+
+
+def test_without_a_loss_of_data_nothing_is_passed_over() -> None:
+    planned = Ticks(cron())
+
+    assert list(planned.begin(at(150.0), server_ms(70.0), 0)) == []
+    assert planned.next == UTC + 120.0

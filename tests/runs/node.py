@@ -9,20 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator import clock
-from orchestrator.core.messages import (
-    Deadlines,
-    ExtendRun,
-    JobName,
-    KillRun,
-    RunEnded,
-    RunId,
-    RunStarted,
-    RunUnproven,
-    Say,
-    StartRun,
-    StopRun,
-    Token,
-)
+from orchestrator.core.messages import ExtendRun, KillRun, RunEnded, RunStarted, RunUnproven, Say, StartRun, StopRun
+from orchestrator.core.nouns import Deadlines, JobName, RunId, Token
 from orchestrator.core.spec import JobSpec, Kind, LeaseTiming, LogSpec, StopSpec
 from orchestrator.runs.client import RunEvent, Runs
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator import clock
-from orchestrator.core.messages import RunId, StartRun, Token
+from orchestrator.core.messages import StartRun
+from orchestrator.core.nouns import RunId, Token
 from orchestrator.errors import OrchestratorError
 from orchestrator.runs import linux
 from tests.runs.node import Node, fresh_tag, job, nasty, send, soon, survivors, until

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator import clock
-from orchestrator.core.messages import RunId
+from orchestrator.core.nouns import RunId
 from tests.runs.node import Node, fresh_tag, job, nasty, soon, survivors, until
 
 TREES = {

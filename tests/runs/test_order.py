@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.core.messages import JobName, RunId, StartRun, Token
+from orchestrator.core.messages import StartRun
+from orchestrator.core.nouns import JobName, RunId, Token
 from orchestrator.core.spec import JobSpec, LogSpec
 from orchestrator.runs.order import environment, inheritable, log_path
 from tests.runs.node import job

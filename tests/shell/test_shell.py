@@ -5,17 +5,11 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from orchestrator.core.messages import (
-    JobName,
-    LeaveCluster,
-    LeaveOrdered,
-    NodeName,
-    Say,
-    StoreAnswer,
-    StoreRequest,
-    StoreSilent,
-)
+from orchestrator.core.answers import StoreAnswer, StoreSilent
+from orchestrator.core.messages import LeaveOrdered, Say
 from orchestrator.core.node import Identity, Node
+from orchestrator.core.nouns import JobName, NodeName
+from orchestrator.core.requests import LeaveCluster, StoreRequest
 from orchestrator.core.spec import ClusterSpec
 from orchestrator.errors import InvariantError, OrchestratorError
 from orchestrator.node import Inbox, Shell

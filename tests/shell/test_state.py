@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.core.messages import JobName, Token
+from orchestrator.core.nouns import JobName, Token
 from orchestrator.errors import OrchestratorError
 from orchestrator.state import StateDirectory
 

@@ -13,88 +13,46 @@ Held against the real scripts by `tests/store/test_model_agreement.py`.
 import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from orchestrator.core.messages import (
-    AcquireLease,
-    ClaimTick,
+from orchestrator.core.answers import (
     ClusterLeft,
-    Intent,
     IntentsRestored,
-    JobName,
-    KeepMembership,
     LeaseGranted,
     LeaseLost,
     LeaseRefused,
     LeaseReleased,
     LeaseRenewed,
     LeaseSeen,
-    LeaseValue,
-    LeaveCluster,
-    LookAtLease,
-    MeetServer,
-    Member,
     MembersSeen,
     NameRefused,
-    NodeName,
-    PublishState,
-    RecordRun,
-    ReleaseLease,
     RenewalLate,
-    RenewLease,
-    RestoreIntents,
     RunRecorded,
     ServerMet,
     StatePublished,
     StoreAnswer,
-    StoreRequest,
     TickClaimed,
     TickRefused,
-    Token,
+)
+from orchestrator.core.nouns import Intent, JobName, LeaseValue, Member, NodeName, Token
+from orchestrator.core.requests import (
+    AcquireLease,
+    ClaimTick,
+    KeepMembership,
+    LeaveCluster,
+    LookAtLease,
+    MeetServer,
+    PublishState,
+    RecordRun,
+    ReleaseLease,
+    RenewLease,
+    RestoreIntents,
+    StoreRequest,
 )
 from orchestrator.core.spec import bucket_of
+from tests.simulation.stored import NO_NOTE, Head, Held, Key, Note, Ticks
 
 _bucket_of = lru_cache(maxsize=None)(bucket_of)  # a checksum a call would be a tenth of the model's time
-
-Key = tuple[str, object]
-"""Part (lease, token, released, tick, last, state, epoch, member, intents) and whose: lease key, bucket or node."""
-
-class Held(NamedTuple):
-    """What stands under a lease key."""
-
-    value: LeaseValue
-    end_ms: int
-
-
-class Note(NamedTuple):
-    """What was last released cleanly."""
-
-    token: int
-    next_node: str
-    until_ms: int
-    epoch: str
-    end_ms: int
-
-
-NO_NOTE = Note(0, "", 0, "", 0)
-
-
-class Ticks(NamedTuple):
-    """The tick hash of a cron job; `claim` is (tick, token, run)."""
-
-    last_ms: int
-    schedule: str | None
-    claim: tuple[int, int, str] | None
-
-
-class Head(NamedTuple):
-    """What is known of a node."""
-
-    incarnation: str
-    since_ms: int
-    end_ms: int
-    state_id: str
-    info: str
 
 
 class StoreModel:
@@ -190,6 +148,10 @@ class StoreModel:
         """The last token is younger than a ttl and was not released."""
         return prev > released and prev + longest_ttl_ms > now_ms and prev <= now_ms + 1000
 
+    def put_back_lives(self, alive_ms: int, longest_ttl_ms: int, now_ms: int) -> bool:
+        """A lease that vanished and was put back lives as long as that said, however often it vanishes."""
+        return now_ms < alive_ms <= now_ms + longest_ttl_ms
+
     def hint_forbids(self, note: Note, node: str, longest_ttl_ms: int, now_ms: int) -> bool:
         """The lease was left to another node, and the hint is not of another clock."""
         return note.next_node not in ("", node) and now_ms < note.until_ms <= now_ms + longest_ttl_ms
@@ -252,6 +214,7 @@ class StoreModel:
             if self.past_its_end(now, ask.not_after_ms):
                 return RenewalLate(ask.job, token, now, ask.asked_at)
             self.data["token", ask.key] = token
+            self.data["alive", ask.key] = now + ask.ttl_ms
         self.data["lease", ask.key] = Held(value, now + ask.ttl_ms)
         return LeaseRenewed(ask.job, token, now, put_back=held is None, asked_at=ask.asked_at)
 
@@ -288,6 +251,9 @@ class StoreModel:
             return "", 0
         if self.young(prev, note.token, ask.longest_ttl_ms, now):
             return "young", prev + ask.longest_ttl_ms - now
+        alive_ms = self.data.get(("alive", ask.key), 0)
+        if prev > note.token and self.put_back_lives(alive_ms, ask.longest_ttl_ms, now):
+            return "young", alive_ms - now
         if self.hint_forbids(note, ask.node, ask.longest_ttl_ms, now):
             return "hint", note.until_ms - now
         return "", 0
@@ -299,7 +265,9 @@ class StoreModel:
         if ask.schedule:
             ticks = self.data.get(("tick", ask.key), Ticks(0, None, None))
             if ticks.schedule != ask.schedule:
-                ticks = Ticks(max(ticks.last_ms, min(now, ask.utc_ms)), ask.schedule, ticks.claim)
+                claimed = ticks.schedule is None and ticks.last_ms  # since the memory was lost: go on from there
+                last_ms = claimed or max(ticks.last_ms, min(now, ask.utc_ms))
+                ticks = Ticks(last_ms, ask.schedule, ticks.claim)
                 self.data["tick", ask.key] = ticks
             last_ms = ticks.last_ms
         return LeaseGranted(ask.job, Token(token), now, adopted, last_ms, ask.asked_at)
@@ -394,7 +362,6 @@ class StoreModel:
 
     def _info(self, text: str) -> Mapping[str, object]:
         # Infos repeat; parsing each one once keeps JSON out of the hot path.
-        known = self._infos.get(text)
-        if known is None:
-            known = self._infos[text] = json.loads(text or "{}")
-        return known
+        if text not in self._infos:
+            self._infos[text] = json.loads(text or "{}")
+        return self._infos[text]

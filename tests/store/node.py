@@ -4,28 +4,20 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.core.messages import (
+from orchestrator.core.answers import LeaseGranted, ServerMet, StoreAnswer, StoreSilent
+from orchestrator.core.nouns import Bucket, JobName, LeaseValue, NodeName, RunId, Token
+from orchestrator.core.requests import (
     AcquireLease,
-    Bucket,
     ClaimTick,
-    JobName,
     KeepMembership,
-    LeaseGranted,
-    LeaseValue,
     LeaveCluster,
     LookAtLease,
     MeetServer,
-    NodeName,
     PublishState,
     RecordRun,
     ReleaseLease,
     RenewLease,
-    RunId,
-    ServerMet,
-    StoreAnswer,
     StoreRequest,
-    StoreSilent,
-    Token,
 )
 from orchestrator.core.spec import bucket_of
 from orchestrator.store.keys import Keys

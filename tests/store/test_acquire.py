@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.messages import LeaseGranted, LeaseRefused, LeaseValue, NodeName, StoreSilent, Token
+from orchestrator.core.answers import LeaseGranted, LeaseRefused, LeaseRenewed, StoreSilent
+from orchestrator.core.nouns import LeaseValue, NodeName, Token
 from orchestrator.core.spec import bucket_of
 from tests.servers import Server
 from tests.store.node import ASKED_AT, JOB, KEYS, TTL_MS, Node, stored
@@ -134,6 +135,41 @@ async def test_a_vanished_lease_with_a_young_token_is_left_for_the_longest_ttl(
     assert answer.wait_ms == value.token + HOUR_MS - answer.server_ms
 
 
+async def test_a_lease_that_was_put_back_lives_on_however_often_it_vanishes(
+    server: Server, node: Node, other: Node
+) -> None:
+    value = await node.hold(floor=Token(0))
+    old = Token(value.token - 10 * TTL_MS)
+    server.client.set(stored("token"), old)  # its token is no longer young
+    aged = replace(value, token=old)
+    server.client.delete(stored("lease"))
+    assert isinstance(await node.renew(aged), LeaseRenewed)
+    server.client.delete(stored("lease"))
+
+    answer = await other.acquire()
+
+    assert isinstance(answer, LeaseRefused)
+    assert answer.reason == "young"
+    assert TTL_MS - 1000 < answer.wait_ms <= TTL_MS
+
+
+async def test_a_lease_that_was_put_back_and_released_is_free(server: Server, node: Node, other: Node) -> None:
+    value = await node.hold()
+    server.client.delete(stored("lease"))
+    await node.renew(value)
+    await node.release(value)
+
+    assert isinstance(await other.acquire(), LeaseGranted)
+
+
+@pytest.mark.parametrize("trace", ["garbage", "99999999999999"], ids=["garbage", "far in the future"])
+async def test_a_trace_that_cannot_be_right_blocks_nobody(server: Server, node: Node, trace: str) -> None:
+    server.client.set(stored("token"), 1)
+    server.client.set(stored("alive"), trace)
+
+    assert isinstance(await node.acquire(), LeaseGranted)
+
+
 async def test_a_token_from_the_future_says_nothing_about_its_age(server: Server, node: Node) -> None:
     server.client.set(stored("token"), server.server_ms() + 60_000)
 
@@ -228,6 +264,17 @@ async def test_a_known_schedule_goes_on_where_it_was(server: Server, node: Node)
 
     assert isinstance(answer, LeaseGranted)
     assert answer.last_tick_ms == 1000
+
+
+async def test_a_tick_claimed_after_a_loss_of_data_tells_where_to_go_on(server: Server, node: Node) -> None:
+    server.client.hset(stored("tick"), mapping={"last": 1000})  # no schedule: that came with a grant, and is lost
+
+    first = await node.acquire(schedule="every 60s")
+    again = await node.acquire(schedule="every 60s")
+
+    assert isinstance(first, LeaseGranted)
+    assert isinstance(again, LeaseGranted)
+    assert first.last_tick_ms == again.last_tick_ms == 1000
 
 
 @pytest.mark.parametrize("adopted", [pytest.param(False, id="granted"), pytest.param(True, id="adopted")])

@@ -4,20 +4,18 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.core.messages import (
-    JobName,
+from orchestrator.core.answers import (
     LeaseGranted,
     LeaseReleased,
     LeaseRenewed,
     LeaseSeen,
-    LeaseValue,
     MembersSeen,
-    RenewLease,
     RunRecorded,
     StatePublished,
     TickClaimed,
-    Token,
 )
+from orchestrator.core.nouns import JobName, LeaseValue, Token
+from orchestrator.core.requests import RenewLease
 from tests.servers import Server
 from tests.store.node import ASKED_AT, JOB, TTL_MS, Node, stored
 

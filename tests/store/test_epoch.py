@@ -1,6 +1,8 @@
 from collections.abc import Callable
 
-from orchestrator.core.messages import Bucket, MeetServer, ServerMet
+from orchestrator.core.answers import ServerMet
+from orchestrator.core.nouns import Bucket
+from orchestrator.core.requests import MeetServer
 from tests.servers import Server
 from tests.store.node import ASKED_AT, Node
 

@@ -3,18 +3,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from orchestrator.core.messages import (
-    ClusterLeft,
-    Intent,
-    IntentsRestored,
-    JobName,
-    Member,
-    MembersSeen,
-    NameRefused,
-    NodeName,
-    RestoreIntents,
-    StoreAnswer,
-)
+from orchestrator.core.answers import ClusterLeft, IntentsRestored, MembersSeen, NameRefused, StoreAnswer
+from orchestrator.core.nouns import Intent, JobName, Member, NodeName
+from orchestrator.core.requests import RestoreIntents
 from tests.servers import Server
 from tests.store.node import ASKED_AT, TTL_MS, Node
 

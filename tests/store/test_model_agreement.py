@@ -15,30 +15,21 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from orchestrator.core.messages import (
+from orchestrator.core.answers import LeaseGranted, MembersSeen, ServerMet, StoreAnswer, StoreSilent
+from orchestrator.core.nouns import Intent, JobName, LeaseValue, NodeName, RunId, Token
+from orchestrator.core.requests import (
     AcquireLease,
     ClaimTick,
-    Intent,
-    JobName,
     KeepMembership,
-    LeaseGranted,
-    LeaseValue,
     LeaveCluster,
     LookAtLease,
     MeetServer,
-    MembersSeen,
-    NodeName,
     PublishState,
     RecordRun,
     ReleaseLease,
     RenewLease,
     RestoreIntents,
-    RunId,
-    ServerMet,
-    StoreAnswer,
     StoreRequest,
-    StoreSilent,
-    Token,
 )
 from orchestrator.core.spec import bucket_of
 from orchestrator.store.reader import StoreReader
@@ -274,7 +265,7 @@ class Agreement(RuleBasedStateMachine):
         before = self.model.data.get(("intents", ""), (0, {}))[0]
         assert self.model.order((job,), intent, at_ms if at_ms != before + 1 else 0) == at_ms
 
-    @rule(job=jobs, part=st.sampled_from(["lease", "lease", "token", "released", "tick", "last", "state"]))
+    @rule(job=jobs, part=st.sampled_from(["lease", "lease", "token", "released", "alive", "tick", "last", "state"]))
     def delete(self, job: JobName, part: str) -> None:
         """Somebody deletes a key, or it runs out."""
         self.server.client.delete(stored(part, job))
@@ -344,6 +335,8 @@ class Agreement(RuleBasedStateMachine):
             held, note = data.get(("lease", job)), data.get(("released", job))
             assert lease == (str(held.value) if held else None)
             assert (int(token) if token else None) == data.get(("token", job))
+            alive = self.server.client.get(of["alive"])
+            assert bool(alive) == (("alive", job) in data)
             assert (released.split("|")[:2] if released else None) == (
                 [str(note.token), note.next_node] if note else None
             )

@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from orchestrator.core.messages import JobName
+from orchestrator.core.nouns import JobName
 from orchestrator.store import nudges
 from tests.servers import Server
 from tests.store.node import JOB, Node

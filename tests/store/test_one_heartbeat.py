@@ -5,19 +5,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from orchestrator.core.messages import (
-    Bucket,
-    JobName,
-    KeepMembership,
-    LeaseValue,
-    LookAtLease,
-    MeetServer,
-    NodeName,
-    RenewLease,
-    StoreRequest,
-    StoreSilent,
-    Token,
-)
+from orchestrator.core.answers import StoreSilent
+from orchestrator.core.nouns import Bucket, JobName, LeaseValue, NodeName, Token
+from orchestrator.core.requests import KeepMembership, LookAtLease, MeetServer, RenewLease, StoreRequest
 from orchestrator.core.spec import BUCKETS
 from orchestrator.store.store import Store
 from tests.servers import Server

@@ -2,7 +2,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from orchestrator.core.messages import Intent, JobName, MembersSeen
+from orchestrator.core.answers import MembersSeen
+from orchestrator.core.nouns import Intent, JobName
 from orchestrator.core.snapshot import LeaseReading
 from orchestrator.errors import StoreUnreachableError
 from orchestrator.store.calls import MAX_LEASES_A_CALL
@@ -115,7 +116,7 @@ async def test_a_long_reason_is_cut(reader: StoreReader) -> None:
 
 
 async def test_broken_keys_are_shown_as_nothing(server: Server, reader: StoreReader) -> None:
-    for part in ("token", "released", "tick", "last", "state"):
+    for part in ("token", "released", "alive", "tick", "last", "state"):
         server.client.rpush(stored(part), "x")
     server.client.set(stored("lease"), b"\xff\xfe")
     for name in ("nodes", "heads", "infos", "intents"):

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
-from orchestrator.core.messages import LeaseGranted, LeaseReleased, Token
+from orchestrator.core.answers import LeaseGranted, LeaseReleased
+from orchestrator.core.nouns import Token
 from tests.servers import Server
 from tests.store.node import ASKED_AT, JOB, Node, stored
 

@@ -2,18 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.core.messages import (
-    JobName,
-    LeaseLost,
-    LeaseRenewed,
-    LeaseSeen,
-    LeaseValue,
-    LookAtLease,
-    NodeName,
-    RenewalLate,
-    RenewLease,
-    Token,
-)
+from orchestrator.core.answers import LeaseLost, LeaseRenewed, LeaseSeen, RenewalLate
+from orchestrator.core.nouns import JobName, LeaseValue, NodeName, Token
+from orchestrator.core.requests import LookAtLease, RenewLease
 from orchestrator.store.calls import MAX_LEASES_A_CALL
 from tests.servers import Server
 from tests.store.node import ASKED_AT, JOB, TTL_MS, Node, stored

@@ -1,16 +1,7 @@
 import pytest
 
-from orchestrator.core.messages import (
-    LeaseValue,
-    NodeName,
-    RunId,
-    RunRecorded,
-    StatePublished,
-    StoreAnswer,
-    TickClaimed,
-    TickRefused,
-    Token,
-)
+from orchestrator.core.answers import RunRecorded, StatePublished, StoreAnswer, TickClaimed, TickRefused
+from orchestrator.core.nouns import LeaseValue, NodeName, RunId, Token
 from tests.servers import Server
 from tests.store.node import ASKED_AT, JOB, Node, stored
 

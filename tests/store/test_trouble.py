@@ -7,17 +7,16 @@ from collections.abc import Callable
 import pytest
 from redis.exceptions import ResponseError
 
-from orchestrator.core.messages import (
+from orchestrator.core.answers import (
     LeaseGranted,
     LeaseRenewed,
     LeaseSeen,
-    LookAtLease,
-    MeetServer,
     MembersSeen,
     ServerMet,
     StoreAnswer,
     StoreSilent,
 )
+from orchestrator.core.requests import LookAtLease, MeetServer
 from orchestrator.core.spec import bucket_of
 from orchestrator.store.client import LONGEST_CLAUSE
 from tests.servers import Server

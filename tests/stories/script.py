@@ -22,18 +22,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from orchestrator.core.lease import NEVER
-from orchestrator.core.messages import (
-    Intent,
-    JobName,
-    LeaseValue,
-    LeaveOrdered,
-    NodeName,
-    RunStuck,
-    RunUnproven,
-    Token,
-)
+from orchestrator.core.messages import LeaveOrdered, RunStuck, RunUnproven
+from orchestrator.core.nouns import Intent, JobName, LeaseValue, NodeName, Token
 from orchestrator.core.spec import Backoff, JobSpec, Kind, LeaseTiming, Restart, ScheduleSpec, StopSpec
-from tests.simulation.store_model import Held, Ticks
+from tests.simulation.stored import Held, Ticks
 from tests.stories.stage import Actor, Habit, Shown, Stage
 
 INDENT = " "

@@ -11,34 +11,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from orchestrator.core.answers import MembersSeen, NameRefused, StoreSilent
 from orchestrator.core.lease import NEVER
 from orchestrator.core.messages import (
     Action,
-    Deadlines,
     Event,
     ExtendRun,
-    JobName,
-    KeepMembership,
     KillRun,
-    MembersSeen,
-    Moment,
-    NameRefused,
-    NodeName,
     Nudged,
     QuitNode,
-    ReleaseLease,
     RememberToken,
     RunEnded,
-    RunId,
     RunStarted,
     Say,
     StartRun,
     StopRun,
-    StoreRequest,
-    StoreSilent,
-    Token,
 )
 from orchestrator.core.node import Identity, Node
+from orchestrator.core.nouns import Deadlines, JobName, Moment, NodeName, RunId, Token
+from orchestrator.core.requests import KeepMembership, ReleaseLease, StoreRequest
 from orchestrator.core.spec import ClusterSpec, JobSpec
 from tests.simulation.store_model import StoreModel
 from tests.stories.told import Teller, is_quiet

@@ -10,26 +10,19 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.core.messages import (
-    Deadlines,
-    ExtendRun,
+from orchestrator.core.answers import (
     IntentsRestored,
-    KeepMembership,
     LeaseRenewed,
     LeaseSeen,
-    LookAtLease,
-    MeetServer,
     MembersSeen,
-    PublishState,
-    RecordRun,
-    RememberToken,
-    RenewLease,
     RunRecorded,
-    Say,
     ServerMet,
     StatePublished,
     StoreSilent,
 )
+from orchestrator.core.messages import ExtendRun, RememberToken, Say
+from orchestrator.core.nouns import Deadlines
+from orchestrator.core.requests import KeepMembership, LookAtLease, MeetServer, PublishState, RecordRun, RenewLease
 from orchestrator.core.snapshot import iso_utc
 
 QUIET = (

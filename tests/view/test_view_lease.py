@@ -1,4 +1,4 @@
-from orchestrator.core.messages import LeaseValue, NodeName, Token
+from orchestrator.core.nouns import LeaseValue, NodeName, Token
 from orchestrator.core.snapshot import JobView, LeaseReading
 from orchestrator.view import lease
 from tests.view.picture import BEAT, IMPORT, NOW, drawn

@@ -1,6 +1,7 @@
 -- Ask for one lease.
 --
 -- KEYS: 1 lease  2 token (the last one issued)  3 released (what was last released cleanly)  4 epoch  5 tick
+--       6 alive (until when a lease that was put back lives)
 -- ARGV: 1 node  2 incarnation  3 ttl ms  4 longest ttl ms known for this job, ours or the holder's
 --       5 floor: the highest token this node ever saw  6 seen: token of a foreign lease that by the caller's
 --       clock cannot have run out yet, 0 none  7 ran: highest token this incarnation ran or released
@@ -10,7 +11,7 @@
 -- -> {what, token or detail, ms, server ms, last tick ms}
 --    granted  token, the lease is ours          adopted     token, it was ours already: an answer was lost
 --    held     value, ms left                    hint        next node, ms left: it was left to another node
---    vanished it cannot have run out (seen)     young       ms to wait: its last token is younger than a ttl
+--    vanished it cannot have run out (seen)     young       ms to wait: it was issued or put back less than a ttl ago
 --    quarantine                                 epoch       the epoch as it is
 --    clock    the server's clock is not what the caller expects (or this call is late)
 -- Nothing is changed unless it is granted or adopted, but for a lease without an expiry, which somebody
@@ -71,6 +72,9 @@ if not held then
   if issued > released and issued + longest > now and issued <= now + 1000 then
     return refuse('young', '', issued + longest - now)
   end
+  -- The same for one that vanished and was put back: it lives as long as that says, however often it vanishes.
+  local alive = whole((get(KEYS[6]))) or 0
+  if issued > released and alive > now and alive <= now + longest then return refuse('young', '', alive - now) end
   -- a hint that reaches further than a ttl was written under another clock
   if next_node ~= '' and next_node ~= node and now < till and till <= now + longest then
     return refuse('hint', next_node, till - now)

@@ -1,7 +1,7 @@
 -- Renew many leases of one bucket in one call.
 --
--- KEYS: lease_1, lease_2 ...   (their token and released keys have the same stem, so the same slot; they are
---       touched only where a lease vanished, and naming them in each call doubled the client's work)
+-- KEYS: lease_1, lease_2 ...   (their token, released and alive keys have the same stem, so the same slot; they
+--       are touched only where a lease vanished, and naming them in each call doubled the client's work)
 -- ARGV: per lease "ttl ms|not_after ms|value"; value is "token|node|incarnation", not_after the server time
 --       past which a vanished lease is not put back: this call is late, or the server's clock jumped
 -- -> {server ms, then only for the leases that were not plainly renewed: index, what, detail}
@@ -24,6 +24,9 @@ local function put_back(lease, value, ttl, not_after, now)
   if released >= token then return 'released', '' end
   if now > not_after then return 'late', '' end
   local said = redis.pcall('SET', stem .. 'token', digits(token))
+  -- Whoever deletes it once may do so again, until no standby remembers it: this trace has no expiry, so that
+  -- an eviction which takes leases leaves it.
+  if not said.err then said = redis.pcall('SET', stem .. 'alive', digits(now + ttl)) end
   if not said.err then said = redis.pcall('SET', lease, value, 'PX', ttl) end
   if said.err then return 'refused', said.err end
   return 'back', ''

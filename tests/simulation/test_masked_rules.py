@@ -1,0 +1,89 @@
+"""Rules that no story can show broken, because another rule covers for them: each is held by a test of its own.
+
+`tests.simulation.mutants` names them, and the hunt for mutants runs each with its rule switched off.
+"""
+
+from orchestrator.core.answers import LeaseGranted, LeaseSeen, ServerMet
+from orchestrator.core.job import Here, Job
+from orchestrator.core.messages import Action, RunUnproven, StartRun
+from orchestrator.core.nouns import Bucket, JobName, Moment, NodeName, Token
+from orchestrator.core.requests import AcquireLease, MeetServer, RenewLease
+from orchestrator.core.server import Server
+from orchestrator.core.spec import JobSpec, Kind, LeaseTiming
+from tests.simulation.store_model import StoreModel
+
+TIMING = LeaseTiming.scaled(15.0)
+SPEC = JobSpec(JobName("beat"), "beat", Kind.SERVICE, ("x",), TIMING, key="beat", definition="d")
+TOKEN = Token(1_800_000_000_000)
+
+
+def at(boot: float) -> Moment:
+    return Moment(boot, 1_800_000_000.0 + boot)
+
+
+def unproven() -> Job:
+    """A job that holds its lease since 100 s, and whose run nobody can vouch for."""
+    server = Server(
+        Bucket(0),
+        heartbeat_s=TIMING.heartbeat_s,
+        request_timeout_s=TIMING.request_timeout_s,
+        clock_rate_error=TIMING.clock_rate_error,
+    )
+    server.on_met(ServerMet(Bucket(0), "0|a|b", created=False, server_ms=TOKEN, asked_at=0.0), 0.0, 15.0, vouched=True)
+    job = Job(SPEC, Here(NodeName("n1"), "i1", member=True), server, Token(0))
+    list(job.handle(LeaseSeen(SPEC.name, None, malformed=False, left_ms=0, asked_at=99.0), at(99.5)))
+    assert any(isinstance(action, AcquireLease) for action in job.advance(at(99.5)))
+    list(job.handle(LeaseGranted(SPEC.name, TOKEN, TOKEN, adopted=False, last_tick_ms=0, asked_at=100.0), at(100.0)))
+    run = next(action.run for action in job.advance(at(100.0)) if isinstance(action, StartRun))
+    list(job.handle(RunUnproven(SPEC.name, run, "its leash died"), at(101.0)))
+    return job
+
+
+def test_the_lease_of_an_unproven_run_is_not_renewed() -> None:
+    job = unproven()
+
+    assert not [action for action in job.beat(at(103.0)) if isinstance(action, RenewLease)]
+
+
+def test_nothing_is_asked_for_while_an_earlier_run_is_unproven() -> None:
+    job = unproven()
+    after_its_end = at(120.0)
+
+    actions: list[Action] = [*job.advance(after_its_end)]
+    absent = LeaseSeen(SPEC.name, None, malformed=False, left_ms=0, asked_at=120.0)
+    actions += [*job.handle(absent, after_its_end), *job.advance(after_its_end)]
+
+    assert not job.lease.held
+    assert not [action for action in actions if isinstance(action, AcquireLease | StartRun)]
+
+
+def test_a_new_token_is_greater_than_any_the_node_ever_saw() -> None:
+    store = StoreModel()
+    now_ms = 1_800_000_000_000
+    met = store.execute(MeetServer(SPEC.bucket, asked_at=0.0), now_ms)
+    assert isinstance(met, ServerMet)
+
+    granted = store.execute(
+        AcquireLease(
+            job=SPEC.name,
+            key=SPEC.key,
+            node=NodeName("n1"),
+            incarnation="i1",
+            ttl_ms=15_000,
+            longest_ttl_ms=15_000,
+            floor=Token(now_ms + 1000),
+            seen=Token(0),
+            ran=Token(0),
+            epoch=met.epoch,
+            expected_ms=now_ms,
+            tolerance_ms=1000,
+            quarantined=False,
+            schedule="",
+            utc_ms=now_ms,
+            asked_at=0.0,
+        ),
+        now_ms,
+    )
+
+    assert isinstance(granted, LeaseGranted)
+    assert granted.token == now_ms + 1001

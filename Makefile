@@ -14,6 +14,9 @@
 SHELL := /bin/sh
 VENV ?= .venv
 TRIALS ?= 10
+# Most tests wait for processes, not for the processor; stealing keeps the last worker from waiting alone.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2)))
+PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 # The first Python that is new enough: on many systems `python3` is not the newest one.
@@ -38,7 +41,7 @@ up: $(VENV)/.installed
 	$(BIN)/orchestrator up jobs.example.yaml
 
 test: $(VENV)/.test
-	$(BIN)/pytest -n auto
+	$(PYTEST)
 
 simulation: $(VENV)/.test
 	$(BIN)/python -m tests.simulation stories --hours 1000
@@ -52,10 +55,10 @@ check: $(VENV)/.check $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n auto
+	$(PYTEST)
 
 faults: $(VENV)/.test
-	$(BIN)/pytest -n 4 tests/chaos/test_takeover.py --trials $(TRIALS)
+	$(PYTEST) tests/chaos/test_takeover.py --trials $(TRIALS)
 
 reference: $(VENV)/.installed
 	$(BIN)/python -m orchestrator.config.reference schema > orchestrator/jobs.schema.json

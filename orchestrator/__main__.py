@@ -1,7 +1,19 @@
-"""`python -m orchestrator`."""
+"""The command `orchestrator`, also as `python -m orchestrator`."""
 
 import sys
 
-from orchestrator.cli import main
+_INTERRUPTED = 130
 
-sys.exit(main())
+
+def main() -> int:
+    """Run it; return its exit status. ^C may come before the first library is loaded."""
+    try:
+        from orchestrator.cli import main as command  # noqa: PLC0415 - an import at the top cannot be guarded
+
+        return command()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,25 +7,32 @@ Knows files, locks and one process; nothing of leases. In `<state>/embedded/`:
     log            what it says
     start.lock     held while somebody starts, attaches or detaches
     users.lock     shared by every attached `up`; whoever gets it alone is the last one
-    server.lock    held by the server process itself, by a descriptor it inherits: free means dead
+    server.lock    held by the server process itself, by a descriptor it inherits: free means dead;
+                   its text is the pid, written by whoever spawned it
 
 Rules:
-1. Whether a server lives is told by locks and by connecting, never by a pid file: the kernel drops a lock
-   with its process, and a number may be somebody else's by now.
+1. Whether a server lives is told by locks and by connecting, never by its pid: the kernel drops a lock
+   with its process, and a number may be somebody else's by now. The pid only says whom to signal, and
+   only a process that has `server.lock` open is signalled.
 2. A second server on the same socket would start happily and steal it, so nobody starts one without
    both `start.lock` and `server.lock`.
-3. The server has its own session (^C is not for it) and is shut down by the last `up` that leaves in order.
+3. A server whose socket is gone serves nobody for ever: it is ended, and another one started on its data.
+   One that can be connected to is only slow or stopped, and never ended by us.
+4. The server has its own session (^C is not for it) and is shut down by the last `up` that leaves in order.
 """
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import hashlib
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import signal
+import socket
 import stat
 import tempfile
 from collections.abc import AsyncIterator, Callable
@@ -38,7 +45,12 @@ LONGEST_UNIX_PATH = 107
 """sun_path has 108 bytes with the closing zero (unix(7))."""
 START_LIMIT_S = 30.0
 """A start takes 35 ms; reading a long append-only file takes longer."""
+DEAF_LIMIT_S = 3.0
+"""How long a living server may have no socket: it makes it within milliseconds, before it reads its data."""
 SHUTDOWN_LIMIT_S = 10.0
+KILL_LIMIT_S = 5.0
+LONGEST_START_S = DEAF_LIMIT_S + SHUTDOWN_LIMIT_S + KILL_LIMIT_S + START_LIMIT_S
+"""How long another `up` may hold `start.lock`."""
 ANSWER_LIMIT_S = 1.0
 POLL_S = 0.005
 LOG_TAIL_BYTES = 2000
@@ -103,7 +115,6 @@ class Embedded:
             ConfigError: There is no server binary, or no directory for its socket.
             StoreUnreachableError: It does not come up; says what it wrote last.
         """
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         async with self._starting():
             if self._users is None:
                 self._users = self._open("users.lock")
@@ -115,7 +126,7 @@ class Embedded:
         return f"unix://{quote(str(self._socket))}"
 
     async def ensure(self) -> bool:
-        """Start the server again if it died; return whether it had.
+        """Start the server again if it died or lost its socket; return whether it had.
 
         Raises:
             ConfigError, StoreUnreachableError: As for `attach`.
@@ -137,6 +148,9 @@ class Embedded:
     async def _start(self) -> bool:
         """Return whether it had to be started; it answers then."""
         started = self._spawn_if_dead()
+        if not started and not await self._has_a_socket():
+            await self._end()
+            started = self._spawn_if_dead()
         try:
             async with asyncio.timeout(START_LIMIT_S):
                 while not await self._says("PING", "+PONG"):
@@ -147,7 +161,10 @@ class Embedded:
                         raise self._failure("the embedded server ended at once")
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
-            raise self._failure(f"the embedded server does not answer within {START_LIMIT_S:g} s") from None
+            raise self._failure(
+                f"the embedded server (pid {self._written_pid() or 'unknown'}) does not answer within"
+                f" {START_LIMIT_S:g} s; continue it with kill -CONT, or end it with kill -KILL and it is started again"
+            ) from None
         return started
 
     def _spawn_if_dead(self) -> bool:
@@ -156,8 +173,11 @@ class Embedded:
             dead = _lock(lock, fcntl.LOCK_EX)
             if dead:
                 self._reap()
+                os.ftruncate(lock, 0)
                 self._pid = self._spawn(lock)
                 self._on_spawned(self._pid)
+                with contextlib.suppress(OSError):  # a full disk: it only becomes harder to end
+                    os.pwrite(lock, f"{self._pid}\n".encode(), 0)
         finally:
             # The server keeps the lock: it has the same open file.
             os.close(lock)
@@ -165,9 +185,9 @@ class Embedded:
 
     def _spawn(self, lock: int) -> int:
         binary = find_server()
-        socket = self._socket
-        socket.unlink(missing_ok=True)
-        settings = _SETTINGS | {"dir": str(self._directory), "unixsocket": str(socket)}
+        path = self._socket
+        path.unlink(missing_ok=True)
+        settings = _SETTINGS | {"dir": str(self._directory), "unixsocket": str(path)}
         argv = [binary, *(word for name, value in settings.items() for word in (f"--{name}", value))]
         os.set_inheritable(lock, True)
         # Not subprocess: nobody waits for this process, and Popen would complain when it is forgotten.
@@ -185,11 +205,66 @@ class Embedded:
             setsigdef=[signal.SIGTERM, signal.SIGINT, signal.SIGHUP],
         )
 
+    async def _has_a_socket(self) -> bool:
+        """Return False for a server that lives and cannot be connected to, now and for a while."""
+        return await _within(DEAF_LIMIT_S, lambda: self._is_listening() or self._is_dead())
+
+    def _is_listening(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.setblocking(False)
+            # A stopped server is connected to by the kernel, until its queue is full (EAGAIN, unix(7)).
+            return connection.connect_ex(str(self._socket)) not in (errno.ENOENT, errno.ECONNREFUSED)
+
+    async def _end(self) -> None:
+        """End a living server that nobody can reach; in order if it can, so that it writes everything.
+
+        Raises:
+            StoreUnreachableError: It cannot be told which process it is, or it does not end; says what to do.
+        """
+        for number, limit_s in ((signal.SIGTERM, SHUTDOWN_LIMIT_S), (signal.SIGKILL, KILL_LIMIT_S)):
+            if self._signal(number) and await _within(limit_s, self._is_dead):
+                return
+        if not self._is_dead():
+            raise self._failure(
+                f"the embedded server (pid {self._written_pid() or 'unknown'}) lives, but its socket {self._socket}"
+                f" is gone; end it, and it is started again: fuser -k {self._directory / 'server.lock'}"
+            )
+
+    def _signal(self, number: signal.Signals) -> bool:
+        """Send the living server a signal; return False where it cannot be told for sure which process it is."""
+        pid = self._written_pid()
+        if pid is None:
+            return False
+        try:
+            process = os.pidfd_open(pid)  # from here on the number cannot come to mean another process
+        except OSError:
+            return False
+        try:
+            if self._is_dead() or not self._has_lock_open(pid):
+                return False
+            signal.pidfd_send_signal(process, number)
+        except OSError:
+            return False
+        finally:
+            os.close(process)
+        return True
+
+    def _written_pid(self) -> int | None:
+        text = (self._directory / "server.lock").read_text(errors="replace").strip()
+        return int(text) if re.fullmatch("[1-9][0-9]{0,6}", text, re.ASCII) else None
+
+    def _has_lock_open(self, pid: int) -> bool:
+        lock = (self._directory / "server.lock").stat()
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                if os.path.samestat(descriptor.stat(), lock):
+                    return True
+        return False
+
     async def _shut_down(self) -> None:
-        await self._says("SHUTDOWN", "")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SHUTDOWN_LIMIT_S):
-                await _until(self._is_dead)
+        if not await self._says("SHUTDOWN", ""):
+            self._signal(signal.SIGTERM)  # means the same to a server, and needs no socket
+        await _within(SHUTDOWN_LIMIT_S, self._is_dead)
         self._reap()
         if self._socket.parent != self._directory:
             with contextlib.suppress(OSError):
@@ -231,9 +306,9 @@ class Embedded:
 
     @property
     def _socket(self) -> Path:
-        socket = self._directory / "s"
-        if len(os.fsencode(socket)) <= LONGEST_UNIX_PATH:
-            return socket
+        path = self._directory / "s"
+        if len(os.fsencode(path)) <= LONGEST_UNIX_PATH:
+            return path
         return _short_directory(self._directory) / "s"
 
     def _open(self, name: str) -> int:
@@ -241,21 +316,31 @@ class Embedded:
 
     @contextlib.asynccontextmanager
     async def _starting(self) -> AsyncIterator[None]:
-        lock = self._open("start.lock")
         try:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = self._open("start.lock")
             try:
-                async with asyncio.timeout(START_LIMIT_S + SHUTDOWN_LIMIT_S):
-                    await _until(lambda: _lock(lock, fcntl.LOCK_EX))
-            except TimeoutError:
-                raise StoreUnreachableError(f"another process holds {self._directory / 'start.lock'}") from None
-            yield
-        finally:
-            os.close(lock)
+                if not await _within(LONGEST_START_S, lambda: _lock(lock, fcntl.LOCK_EX)):
+                    raise StoreUnreachableError(f"another process holds {self._directory / 'start.lock'}")
+                yield
+            finally:
+                os.close(lock)
+        except OSError as error:
+            raise StoreUnreachableError(
+                f"the embedded server's directory {self._directory} cannot be used: {error.strerror};"
+                " mend that, or choose another state directory with --state-dir"
+            ) from error
 
 
-async def _until(holds: Callable[[], bool]) -> None:
-    while not holds():  # noqa: ASYNC110 - nothing tells that a lock of the kernel became free
-        await asyncio.sleep(POLL_S)
+async def _within(limit_s: float, holds: Callable[[], bool]) -> bool:
+    """Return whether something held before a limit."""
+    try:
+        async with asyncio.timeout(limit_s):
+            while not holds():  # noqa: ASYNC110 - nothing tells that a lock of the kernel became free
+                await asyncio.sleep(POLL_S)
+    except TimeoutError:
+        return False
+    return True
 
 
 def _lock(descriptor: int, kind: int) -> bool:

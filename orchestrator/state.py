@@ -5,6 +5,8 @@ state_id       random, as old as the directory: tells a restart of this node fro
 tokens.json    the highest token ever seen for each job: the floor below which no new token may be issued
 """
 
+import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -13,6 +15,9 @@ from pathlib import Path
 
 from orchestrator.core.nouns import JobName, Token
 from orchestrator.errors import OrchestratorError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a write into a full disk, quota or limit ends with."""
 
 
 class StateDirectory:
@@ -29,15 +34,23 @@ class StateDirectory:
         """Lock the directory and read what is in it; a broken file is put aside and said by name.
 
         Raises:
-            OrchestratorError: Another process lives in it, or it cannot be written.
+            OrchestratorError: Another process lives in it, or it cannot be written; it is not locked then.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = os.open(self.path / "node.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._open()
         except OSError as error:
+            cure = "make room there, or choose" if error.errno in FULL else "choose"
+            self.close()
             raise OrchestratorError(
-                f"the state directory {self.path} cannot be used: {error.strerror}; choose another with --state-dir"
+                f"the state directory {self.path} cannot be used: {error.strerror}; {cure} another with --state-dir"
             ) from error
+        except OrchestratorError:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = os.open(self.path / "node.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -56,13 +69,8 @@ class StateDirectory:
         A full disk must not stop a job: it only weakens the floor.
         """
         self.floors[job] = max(self.floors.get(job, Token(0)), token)
-        text = json.dumps(self.floors, indent=0)
-        fresh = self.path / "tokens.json.new"
-        try:
-            fresh.write_text(text)
-            fresh.replace(self.path / "tokens.json")
-        except OSError:
-            return
+        with contextlib.suppress(OSError):
+            self._write("tokens.json", json.dumps(self.floors, indent=0))
 
     def close(self) -> None:
         """Unlock the directory."""
@@ -75,8 +83,14 @@ class StateDirectory:
         if file.exists() and (known := file.read_text(errors="replace").strip()):
             return known
         state_id = secrets.token_hex(8)
-        file.write_text(state_id + "\n")
+        self._write("state_id", state_id + "\n")
         return state_id
+
+    def _write(self, name: str, text: str) -> None:
+        """Write a file whole or not at all: half an identity would be another one."""
+        fresh = self.path / f"{name}.new"
+        fresh.write_text(text)
+        fresh.replace(self.path / name)
 
     def _read_floors(self) -> dict[JobName, Token]:
         file = self.path / "tokens.json"

@@ -7,7 +7,7 @@
     schedule    next                                         file      validate, schema
     about       version, completion                          up        up
     names       job names as typed                           talk      stdout and stderr
-    suggestion  did you mean ...?
+    suggestion  did you mean ...?                    streams   stdin, stdout and stderr, if the shell left them
 
 Rules:
 1. stdout is data, stderr is talk. A command returns its exit status; `errors.py` has the list.
@@ -16,23 +16,22 @@ Rules:
 3. `main` is the only place that catches `OrchestratorError`.
 """
 
+import contextlib
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 import click
 
 from orchestrator import __version__
+from orchestrator.cli import streams
 from orchestrator.cli.suggestion import did_you_mean
 from orchestrator.errors import OrchestratorError
 
 _INTERRUPTED = 130
 """128 + SIGINT, as shells have it."""
-_UNREAD = 1
-"""Whoever read our output went away; there is nobody left to tell."""
+_FAILED = OrchestratorError.exit_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,23 +119,42 @@ def main(args: Sequence[str] | None = None) -> int:
     Args:
         args: What was typed after `orchestrator`; None: take it from the process.
     """
-    for stream in (sys.stdout, sys.stderr):
-        # A glyph that the terminal's encoding does not know must not end a command with a traceback.
-        getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
+    try:
+        streams.open_what_is_closed()
+        status = _run(args)
+        unwritten = streams.settle(sys.stdout)
+        if unwritten is not None:
+            status = _tell_trouble(unwritten)
+        streams.settle(sys.stderr)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return status
+
+
+def _run(args: Sequence[str] | None) -> int:
+    """Run one command; say what went wrong."""
     try:
         status = orchestrator.main(args, prog_name="orchestrator", standalone_mode=False)
-        sys.stdout.flush()
     except OrchestratorError as error:
         _tell_error(str(error))
         return error.exit_status
     except click.ClickException as error:
         _tell_usage(error)
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except click.Abort:
         return _INTERRUPTED
-    except BrokenPipeError:
-        _leave_quietly()
+    except OSError as error:
+        streams.settle(sys.stdout)
+        return _tell_trouble(error)
     return status if isinstance(status, int) else 0
+
+
+def _tell_trouble(problem: OSError) -> int:
+    """Say what the system refused; not that the reader of stdout went away: there is nobody left to tell."""
+    if not isinstance(problem, BrokenPipeError):
+        said = problem.strerror or str(problem)
+        _tell_error(f"{problem.filename}: {said}" if problem.filename else said)
+    return _FAILED
 
 
 def _tell_error(message: str) -> None:
@@ -148,14 +166,11 @@ def _tell_error(message: str) -> None:
 def _tell_usage(error: click.ClickException) -> None:
     """Print a mistake on the command line, and where to read more."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        click.echo(error.format_message(), err=True)
+        with contextlib.suppress(OSError):
+            click.echo(error.format_message(), err=True)
         return
-    _tell_error(error.format_message())
+    # click lays lists of choices out with tabs and newlines.
+    _tell_error(" ".join(error.format_message().split()))
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        click.echo(f"`{error.ctx.command_path} --help` says more", err=True)
-
-
-def _leave_quietly() -> NoReturn:
-    """End at once; the interpreter would complain once more while it flushes (see the signal module's notes)."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(_UNREAD)
+        with contextlib.suppress(OSError):
+            click.echo(f"`{error.ctx.command_path} --help` says more", err=True)

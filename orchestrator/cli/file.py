@@ -9,6 +9,7 @@ import click
 
 from orchestrator import clock
 from orchestrator.cli import target
+from orchestrator.cli.options import filled
 from orchestrator.core.schedule import Schedule
 from orchestrator.core.spec import ClusterSpec, JobSpec
 from orchestrator.errors import ConfigError
@@ -18,7 +19,7 @@ _STDIN = "-"
 
 
 @click.command("validate", short_help="Check a jobs.yaml and say what it means.")
-@click.argument("file", metavar="FILE", default=target.DEFAULT_FILE)
+@click.argument("file", callback=filled, metavar="[FILE]", default=target.DEFAULT_FILE)
 def validate(file: str) -> None:
     """Check a jobs.yaml and say what it means.
 

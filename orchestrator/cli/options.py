@@ -1,5 +1,6 @@
-"""The options by which a client command says which cluster it means; the same for all of them."""
+"""The options by which a client command says which cluster it means, the same for all of them; what no option takes."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -8,6 +9,20 @@ from typing import Any, TypeVar
 import click
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def filled(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """Refuse an empty text: `--node "$NAME"` with an unset NAME is a slip, and no wish for the default."""
+    if value == "":
+        raise click.BadParameter("it is empty")
+    return value
+
+
+def a_number(_ctx: click.Context, _param: click.Parameter, value: float | None) -> float | None:
+    """Refuse nan, which is outside of no range and never over."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter(f"{value} is no number")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +45,10 @@ class Asked:
 def cluster_options(command: _Function) -> _Function:
     """Add `--file`, `--redis`, `--cluster` and `--state-dir`; the function gets them as one `asked`."""
 
-    @click.option("--file", "-f", metavar="FILE", help="The jobs.yaml of the cluster.")
-    @click.option("--redis", metavar="URL", help="Its Redis, as in redis://10.0.0.5:6379/0.")
-    @click.option("--cluster", metavar="NAME", help="Its name.")
-    @click.option("--state-dir", metavar="DIR", help="State directory of the nodes on this machine.")
+    @click.option("--file", "-f", callback=filled, metavar="FILE", help="The jobs.yaml of the cluster.")
+    @click.option("--redis", callback=filled, metavar="URL", help="Its Redis, as in redis://10.0.0.5:6379/0.")
+    @click.option("--cluster", callback=filled, metavar="NAME", help="Its name.")
+    @click.option("--state-dir", callback=filled, metavar="DIR", help="State directory of the nodes on this machine.")
     @wraps(command)
     def gathered(
         *args: object,

@@ -21,7 +21,7 @@ import click
 from orchestrator import clock
 from orchestrator.cli import talk, target, waiting
 from orchestrator.cli.names import instances_meant
-from orchestrator.cli.options import WHERE_HELP, Asked, cluster_options
+from orchestrator.cli.options import WHERE_HELP, Asked, a_number, cluster_options
 from orchestrator.cli.picture import Camera, Picture
 from orchestrator.core.nouns import Intent, JobName
 from orchestrator.core.snapshot import JobView
@@ -40,7 +40,14 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def _order_options(command: _Function) -> _Function:
     for option in (
-        click.option("--timeout", "patience_s", type=click.FloatRange(min=0), metavar="SECONDS", help=_TIMEOUT_HELP),
+        click.option(
+            "--timeout",
+            "patience_s",
+            type=click.FloatRange(min=0),
+            callback=a_number,
+            metavar="SECONDS",
+            help=_TIMEOUT_HELP,
+        ),
         click.option("--no-wait", is_flag=True, help="Do not wait until it is done."),
         click.option("--why", default="", metavar="TEXT", help="Shown by `status` as the reason."),
         click.argument("jobs", nargs=-1, required=True, metavar="JOB..."),
@@ -61,8 +68,8 @@ def stop(jobs: tuple[str, ...], *, why: str, no_wait: bool, patience_s: float | 
     JOB means all its instances; worker.1 means one, worker.0 the first alone. The order survives restarts and
     failovers. Waits until the job's processes are gone and its lease is free, and prints one line a job.
 
-    Exit status: 0 stopped (or ordered, with --no-wait or while no node is alive), 1 not within the time,
-    4 no such job, 69 Redis does not answer.
+    Exit status: 0 stopped (or ordered, with --no-wait or while no node is alive), 1 not within the time
+    or overtaken by a start, 4 no such job, 69 Redis does not answer.
     """
     return _carry_out(jobs, _Order(waiting.STOP, why, patience_s, wait=not no_wait), asked)
 
@@ -77,7 +84,7 @@ def start(jobs: tuple[str, ...], *, why: str, no_wait: bool, patience_s: float |
     its lease and waits for its tick, and prints one line a job.
 
     Exit status: 0 started (or ordered, with --no-wait), 1 not within the time, or it ended at once, or it is
-    disabled in the file, or no node is alive, 4 no such job, 69 Redis does not answer.
+    disabled in the file, or no node is alive, or overtaken by a stop, 4 no such job, 69 Redis does not answer.
     """
     return _carry_out(jobs, _Order(waiting.START, why, patience_s, wait=not no_wait), asked)
 
@@ -111,26 +118,28 @@ async def _give(jobs: tuple[str, ...], order: _Order, found: target.Target) -> b
         rest = {name: row for name, row in rows.items() if name not in {said.name for said in needless}}
         if not rest:
             return good
-        await camera.reader.order(list(rest), Intent(order.want, _who(os.environ), order.why, at_ms=0))
+        at_ms = await camera.reader.order(list(rest), Intent(order.want, _who(os.environ), order.why, at_ms=0))
         alive = bool(before.view.nodes)
         if not order.wait or not alive:
             return _tell_ordered(order, list(rest), alive=alive) and good
-        wait = _Wait(order.want, rest, began=clock.boot(), patience_s=_patience(order, rest, spec))
+        wait = _Wait(order.want, rest, at_ms=at_ms, patience_s=_patience(order, rest, spec))
         return await wait.until_done(camera) and good
 
 
 class _Wait:
     """Looks until it is known how the order came out for each job."""
 
-    def __init__(self, want: str, jobs: Mapping[JobName, JobView], *, began: float, patience_s: float) -> None:
+    def __init__(self, want: str, jobs: Mapping[JobName, JobView], *, at_ms: int, patience_s: float) -> None:
         self._want = want
+        self._at_ms = at_ms
         self._before = dict(jobs)
         self._now = dict(jobs)
-        self._began = self._told_at = began
-        self._until = began + patience_s
+        self._began = self._told_at = clock.boot()
+        self._until = self._began + patience_s
         self._good = True
         # Nobody held these when the order was given, but a node may have been about to: they are looked at twice.
         self._look_again = {name for name, row in jobs.items() if row.holder is None}
+        self._seen: dict[JobName, tuple[object, float]] = {}  # which run of it, and since when
 
     async def until_done(self, camera: Camera) -> bool:
         """Return whether it came out well for all of them.
@@ -138,6 +147,14 @@ class _Wait:
         Raises:
             StoreUnreachableError: The time is over, and Redis does not answer.
         """
+        try:
+            return await self._keep_looking(camera)
+        except asyncio.CancelledError:  # what ^C becomes while asyncio runs
+            _wipe()
+            talk.tell(f"interrupted; the order stands: {waiting.VERBS[self._want]} {' '.join(self._now)}")
+            raise
+
+    async def _keep_looking(self, camera: Camera) -> bool:
         while self._now:
             await asyncio.sleep(LOOK_PERIOD_S)
             problem = await self._look(camera)
@@ -154,18 +171,33 @@ class _Wait:
             picture = await camera.take()
         except StoreUnreachableError as error:
             return str(error)
-        if picture.problem:
+        if picture.reading is None:
             return picture.problem
         for name in tuple(self._now):
             self._now[name] = picture.view.job(name) or self._now[name]
-            said = waiting.outcome(self._want, self._before[name], self._now[name])
-            if said is not None and name in self._look_again:
-                self._look_again.discard(name)
-            elif said is not None:
+            said = waiting.overtaken(self._want, name, picture.reading.intents.get(name), self._at_ms)
+            said = said or self._outcome(name)
+            if said is not None:
                 _tell(said, took_s=clock.boot() - self._began)
                 self._good = self._good and said.good
                 del self._now[name]
         return ""
+
+    def _outcome(self, name: JobName) -> waiting.Outcome | None:
+        """Return how it came out, as soon as that will stay so."""
+        row = self._now[name]
+        said = waiting.outcome(self._want, self._before[name], row)
+        if said is None or not said.good:
+            return said
+        if name in self._look_again:
+            self._look_again.discard(name)
+            return None
+        run = waiting.run_of(row) if self._want == waiting.START else None
+        if run is None:
+            return said
+        if name not in self._seen or self._seen[name][0] != run:
+            self._seen[name] = run, clock.boot()
+        return said if clock.boot() >= self._seen[name][1] + waiting.SETTLE_S else None
 
     def _give_up(self, problem: str) -> bool:
         _wipe()
@@ -228,9 +260,11 @@ def _tell(said: waiting.Outcome, took_s: float | None = None) -> None:
 
 def _tell_ordered(order: _Order, names: list[JobName], *, alive: bool) -> bool:
     """Say that the order stands though nobody waited for it; return whether that is all that was wanted."""
-    word = "stop" if order.want == waiting.STOP else "start"
     for name in names:
-        click.echo(f"ordered: {word} {name}" + ("" if alive else " (no node is alive; it holds for whoever comes)"))
+        click.echo(
+            f"ordered: {waiting.VERBS[order.want]} {name}"
+            + ("" if alive else " (no node is alive; it holds for whoever comes)")
+        )
     return alive or not names or order.want == waiting.STOP or not order.wait
 
 

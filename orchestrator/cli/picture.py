@@ -150,4 +150,13 @@ def _together(own: list[ClusterView]) -> ClusterView:
 
 
 def _texts(value: object) -> dict[str, str]:
-    return {str(name): str(text) for name, text in value.items()} if isinstance(value, Mapping) else {}
+    """Read names and texts from what somebody wrote of itself; whatever is none is left out."""
+    pairs = value.items() if isinstance(value, Mapping) else ()
+    return {name: text for name, text in pairs if _is_text(name) and _is_text(text)}
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(value.encode())
+    except UnicodeEncodeError:  # half a character, which JSON lets pass and Redis cannot be asked about
+        return False

@@ -38,8 +38,8 @@ def status(jobs: tuple[str, ...], *, as_json: bool, watch: bool, asked: Asked) -
 
     Where Redis does not answer, the node on this machine tells what it knows.
 
-    Exit status: 0 good, 3 degraded (a job that is enabled is failed, blocked or unheld, or Redis does not
-    answer), 4 no such job, 69 neither Redis nor a node on this machine answers.
+    Exit status: 0 good, 3 degraded (a job that is enabled is failed, blocked or unheld, no node is
+    alive, or Redis does not answer), 4 no such job, 69 neither Redis nor a node on this machine answers.
     """
     found = target.find(asked, os.environ, Path.cwd())
     if watch:
@@ -66,7 +66,8 @@ def exit_status(view: ClusterView, picture: Picture) -> int:
     """Return 0 or 3, and say on stderr if Redis does not answer us (or only the node on this machine)."""
     unread = tell_unread(picture)  # also where a job is in trouble, so not behind an `or`
     troubled = any(row.state in table.TROUBLED for row in view.jobs)
-    return DegradedError.exit_status if unread or troubled or not view.redis.get("ok", True) else 0
+    deserted = picture.reading is not None and not picture.reading.members
+    return DegradedError.exit_status if unread or troubled or deserted or not view.redis.get("ok", True) else 0
 
 
 def tell_unread(picture: Picture) -> bool:

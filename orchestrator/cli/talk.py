@@ -1,5 +1,9 @@
-"""How a command speaks: data on stdout, talk on stderr, tables for who looks and plain text for who does not."""
+"""How a command speaks: data on stdout, talk on stderr, tables for who looks and plain text for who does not.
 
+Talk that cannot be written is lost, and keeps no command from its work.
+"""
+
+import contextlib
 import json
 import sys
 from collections.abc import Callable
@@ -12,13 +16,14 @@ from orchestrator.view.phrases import clean
 
 def tell(message: str) -> None:
     """Print one line of talk on stderr."""
-    click.echo(clean(message), err=True)
+    with contextlib.suppress(OSError):
+        click.echo(clean(message), err=True)
 
 
 def tell_error(message: str) -> None:
     """Print an error on stderr, each of its lines behind the command's name."""
     for line in message.splitlines():
-        click.echo(f"orchestrator: {clean(line)}", err=True)
+        tell(f"orchestrator: {line}")
 
 
 def print_json(data: object) -> None:

@@ -6,6 +6,8 @@ In this order:
 2. `--redis` or `ORCHESTRATOR_REDIS`, together with `--cluster`;
 3. the nodes that run on this machine: whose sockets answer.
 
+A node on this machine that uses another Redis than the one so named belongs to another cluster, whatever its name.
+
 A file without `redis:` means the embedded server of this machine: its URL is what a local node says, else
 what answers in the state directory. Reads files and sockets; never writes, never asks Redis.
 """
@@ -20,7 +22,8 @@ from orchestrator.cli.options import Asked
 from orchestrator.core.nouns import JobName
 from orchestrator.core.snapshot import ClusterView
 from orchestrator.core.spec import ClusterSpec
-from orchestrator.errors import UsageError
+from orchestrator.errors import ConfigError, UsageError
+from orchestrator.redis_url import parse_url
 
 DEFAULT_FILE = "jobs.yaml"
 NODE_PATIENCE_S = 1.0
@@ -86,13 +89,14 @@ def find(asked: Asked, environ: Mapping[str, str], directory: Path) -> Target:
         return _of_file(file, asked, environ, nodes, state)
     redis = asked.redis or environ.get("ORCHESTRATOR_REDIS") or None
     if redis and asked.cluster:
-        return Target(asked.cluster, redis, nodes=_members(nodes, asked.cluster))
+        return Target(asked.cluster, redis, nodes=_members(nodes, asked.cluster, redis))
+    nodes = tuple(node for node in nodes if _uses(node, redis))
     clusters = sorted({node.cluster for node in nodes})
     cluster = asked.cluster or (clusters[0] if len(clusters) == 1 else None)
     if cluster in clusters:
-        members = _members(nodes, cluster)
+        members = _members(nodes, cluster, redis)
         return Target(cluster, redis or members[0].redis, nodes=members)
-    raise UsageError(_why_none(asked, clusters, runtime=paths.runtime_root(environ, state)))
+    raise UsageError(_why_none(asked, redis, clusters, runtime=paths.runtime_root(environ, state)))
 
 
 def spec_of(target: Target, environ: Mapping[str, str]) -> ClusterSpec | None:
@@ -151,8 +155,8 @@ def _file(asked: Asked, environ: Mapping[str, str], directory: Path) -> Path | N
 def _of_file(file: Path, asked: Asked, environ: Mapping[str, str], nodes: tuple[LocalNode, ...], state: Path) -> Target:
     spec = load(file, environ)
     cluster = asked.cluster or spec.cluster
-    members = _members(nodes, cluster)
-    named = asked.redis or spec.redis or environ.get("ORCHESTRATOR_REDIS")
+    named = asked.redis or spec.redis or environ.get("ORCHESTRATOR_REDIS") or None
+    members = _members(nodes, cluster, named)
     redis = named or next((node.redis for node in members if node.redis), None)
     return Target(
         cluster=cluster,
@@ -169,15 +173,26 @@ def _embedded(state: Path) -> str | None:
     return f"unix://{quote(str(socket))}" if socket.is_socket() else None
 
 
-def _members(nodes: tuple[LocalNode, ...], cluster: str) -> tuple[LocalNode, ...]:
-    return tuple(node for node in nodes if node.cluster == cluster)
+def _members(nodes: tuple[LocalNode, ...], cluster: str, redis: str | None) -> tuple[LocalNode, ...]:
+    return tuple(node for node in nodes if node.cluster == cluster and _uses(node, redis))
 
 
-def _why_none(asked: Asked, clusters: list[str], *, runtime: Path) -> str:
+def _uses(node: LocalNode, redis: str | None) -> bool:
+    """Return whether a node uses a Redis; a password, and a port or a database that goes without saying, matter not."""
+    if redis is None or node.redis is None or redis == node.redis:
+        return True
+    try:
+        return parse_url(node.redis).shown == parse_url(redis).shown
+    except ConfigError:
+        return False  # who connects to the one that was typed says what is wrong with it
+
+
+def _why_none(asked: Asked, redis: str | None, clusters: list[str], *, runtime: Path) -> str:
     if len(clusters) > 1 and not asked.cluster:
         return f"nodes of several clusters run on this machine: {', '.join(clusters)}; choose one with --cluster NAME"
-    if asked.redis:
-        return "--redis alone does not say which cluster; add --cluster NAME or --file FILE"
+    if redis:
+        alone = "--redis" if asked.redis else "ORCHESTRATOR_REDIS"
+        return f"{alone} alone does not say which cluster; add --cluster NAME or --file FILE"
     if asked.cluster:
         return (
             f"no node of the cluster `{asked.cluster}` runs on this machine ({runtime}); add --redis URL or --file FILE"

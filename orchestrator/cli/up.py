@@ -19,6 +19,7 @@ import click
 
 from orchestrator import __version__, clock, paths
 from orchestrator.cli import target
+from orchestrator.cli.options import filled
 from orchestrator.cli.screen import Screen
 from orchestrator.control import ControlServer
 from orchestrator.core.messages import LeaveOrdered, Say
@@ -41,10 +42,12 @@ MOST_URGENT = 2
 
 
 @click.command("up", short_help="Run the jobs of a file on this node.")
-@click.argument("file", metavar="FILE", default=target.DEFAULT_FILE)
-@click.option("--node", metavar="NAME", help="This node's name; else ORCHESTRATOR_NODE, the file's, the host's.")
-@click.option("--redis", metavar="URL", help="Redis instead of the file's; else ORCHESTRATOR_REDIS.")
-@click.option("--state-dir", metavar="DIR", help="Where this node keeps its things.")
+@click.argument("file", callback=filled, metavar="[FILE]", default=target.DEFAULT_FILE)
+@click.option(
+    "--node", callback=filled, metavar="NAME", help="This node's name; else ORCHESTRATOR_NODE, the file's, the host's."
+)
+@click.option("--redis", callback=filled, metavar="URL", help="Redis instead of the file's; else ORCHESTRATOR_REDIS.")
+@click.option("--state-dir", callback=filled, metavar="DIR", help="Where this node keeps its things.")
 @click.option("--new-cluster", is_flag=True, help="This Redis is new: take the first leases without waiting a ttl.")
 @click.option("--log-format", type=click.Choice(list(FORMATS)), help="human on a terminal, else logfmt.")
 def up(
@@ -128,6 +131,8 @@ async def _live(place: Place, directory: StateDirectory, screen: Screen, *, new_
         await stack.enter_async_context(_answering(place, core, url))
         stack.enter_context(_obeying_signals(inbox))
         screen.say(Say("node.up", {"node": place.node, "cluster": place.spec.cluster, "redis": store.shown}))
+        if not place.spec.jobs:
+            screen.say(Say("node.idle", level="warning"))
         notifier.tell("READY=1", f"STATUS={len(place.spec.jobs)} jobs, {store.shown}")
         await shell.run()
         notifier.tell("STOPPING=1")

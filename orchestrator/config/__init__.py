@@ -45,7 +45,7 @@ def load(path: Path, environ: Mapping[str, str]) -> ClusterSpec:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; create it, or name another with --file") from None
+        raise ConfigError(f"{path}: no such file; create it, or name another file") from None
     except IsADirectoryError:
         raise ConfigError(f"{path}: is a directory; name the file, such as {path / 'jobs.yaml'}") from None
     except PermissionError:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from orchestrator.config.document import Complaint, Document, Path
-from orchestrator.config.model import Entry, entry_at
+from orchestrator.config.model import BRANCHES, Entry, entry_at
 from orchestrator.config.values import kind_of, meant
 
 
@@ -21,7 +21,7 @@ def complaints_of(error: ValidationError, document: Document, above: Path = ()) 
 def path_of(detail: ErrorDetails, document: Document, above: Path = ()) -> Path:
     """Return where an error stands in the file: pydantic's location without the names of a union's branches."""
     path = above
-    *inner, last = detail["loc"] or ("",)
+    *inner, last = [part for part in detail["loc"] if part not in BRANCHES] or [""]
     for part in inner:
         path = (*path, part) if (*path, part) in document.values else path
     is_branch = (*path, last) not in document.values and detail["type"] != "missing"

@@ -14,6 +14,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Dis
 from orchestrator.config import values
 from orchestrator.core.spec import LeaseTiming, OnRedisLoss, Restart
 
+NO_LOG, A_LOG = BRANCHES = ("(no log)", "(a log)")
+"""What pydantic puts into the location of an error below `log`, which no key of a file may be mistaken for."""
+
 _AnyScalar = str | int | float | bool
 """How the schema shows a text: YAML reads `PORT: 8080` as a number, we as the text it is."""
 _DurationText = Annotated[str, Field(pattern=values.DURATION_PATTERN, examples=["500ms", "15s", "2m", "1h30m"])]
@@ -145,7 +148,8 @@ class JobDefaults(Entry):
     timezone: Annotated[str, BeforeValidator(values.zone, json_schema_input_type=str)] = "UTC"
     """IANA name of the zone that `cron` is read in. Never the host's."""
     restart: Restart = Restart.ALWAYS
-    """Service: when it is started again after it ended."""
+    """Service: when it is started again after it ended. `never`: it runs once each time a node gets the lease, and so
+    again at every hand-over and at every restart of the node."""
     success_exit_codes: Annotated[tuple[Annotated[int, _whole(0, 255)], ...], AfterValidator(values.exit_codes)] = (0,)
     """Exit codes that count as success; the list replaces [0]."""
     backoff: Backoff = Backoff()
@@ -180,8 +184,8 @@ class JobDefaults(Entry):
     misfire_grace: Duration = 600.0
     """Cron: a tick found late by more than this is missed, not run."""
     log: Annotated[
-        Annotated[Literal["none"], Tag("none")] | Annotated[Log, Tag("file")],
-        Discriminator(lambda value: "file" if isinstance(value, dict | Log) else "none"),
+        Annotated[Literal["none"], Tag(NO_LOG)] | Annotated[Log, Tag(A_LOG)],
+        Discriminator(lambda value: A_LOG if isinstance(value, dict | Log) else NO_LOG),
     ] = Log()
     """Where the output goes: a mapping, or `none` to drop it."""
     tags: tuple[Name, ...] = ()
@@ -225,8 +229,8 @@ class File(Entry):
     cluster: ExpandedName = "default"
     """Prefix of all keys in Redis; the nodes with the same one work together."""
     redis: Annotated[str | None, BeforeValidator(values.redis_url, json_schema_input_type=str)] = None
-    """URL of the Redis: `redis://`, `rediss://` (TLS), `unix://`, `redis+sentinel://h1:26379,h2:26379/service/0`,
-    `redis+cluster://h1:6379,h2:6379`. Default: an embedded server, for this machine only."""
+    """URL of the Redis: `redis://host:6379/0`, `rediss://` (TLS) or `unix:///run/redis.sock?db=0`; `redis+sentinel://`
+    and `redis+cluster://` are planned. Default: an embedded server, for this machine only."""
     node: Node = Node()
     """The node that loads the file."""
     defaults: JobDefaults = JobDefaults()

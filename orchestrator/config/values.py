@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import ValidationInfo
 
 from orchestrator.config.document import Plain
+from orchestrator.redis_url import parse_url
 
 LONGEST_S = 10 * 366 * 86400.0
 """Ten years: more than anyone means, and far below what Redis takes for a time to live."""
@@ -27,10 +28,6 @@ _UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 DURATION_PATTERN = "^(?=.)" + "".join(rf"([0-9]+(\.[0-9]+)?{unit})?" for unit in _UNITS_S) + "$"
 _SIZE_UNITS = {"B": 1, "kB": 1000, "KB": 1000, "KiB": 1024, "MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30}
 SIZE_PATTERN = rf"^[0-9]+({'|'.join(_SIZE_UNITS)})$"
-REDIS_SCHEMES = (
-    *("redis", "rediss", "unix"),
-    *("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"),
-)
 _NO_STOP_SIGNALS = {"SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGCONT", "SIGCHLD"}
 _VARIABLE = re.compile(
     r"\$(?:(?P<escaped>\$)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|(?P<odd>\{))"
@@ -244,10 +241,17 @@ def expanded_name(value: object, info: ValidationInfo) -> str:
 
 def expanded_path(value: object, info: ValidationInfo) -> str | None:
     """Read a path after its variables; None where they came out empty."""
-    read = expanded(value, info)
+    read = expanded(_not_empty(value), info)
     if read.startswith("~"):
         raise ValueError("`~` is not expanded; write ${HOME}")
     return read or None
+
+
+def _not_empty(value: object) -> object:
+    """Refuse a text that was written empty; variables may come out so, and then the default serves."""
+    if value == "" and not isinstance(value, Plain):
+        raise ValueError("is empty; write a value, or remove the key")
+    return value
 
 
 def exit_codes(value: tuple[int, ...]) -> tuple[int, ...]:
@@ -259,14 +263,10 @@ def exit_codes(value: tuple[int, ...]) -> tuple[int, ...]:
 
 def redis_url(value: object, info: ValidationInfo) -> str | None:
     """Read the URL of a Redis; None where its variables came out empty. The URL is never repeated: it holds secrets."""
-    read = expanded(value, info)
-    if not read:
-        return None
-    if read.partition("://")[0] not in REDIS_SCHEMES or "://" not in read:
-        raise ValueError(
-            f"must be a URL that begins with one of {', '.join(f'{scheme}://' for scheme in REDIS_SCHEMES)}"
-        )
-    return read
+    read = expanded(_not_empty(value), info)
+    if read:
+        parse_url(read)
+    return read or None
 
 
 def kind_of(value: object) -> str:

@@ -144,7 +144,10 @@ def _expand_alias(text: str) -> str:
         raise ValueError(f"{strange!a} is not ASCII: write the fields with plain digits and letters")
     written = text.strip()
     if written.lower() == "@reboot":
-        raise ValueError("@reboot is no instant: write a service with `restart: never`, it runs once at the start")
+        raise ValueError(
+            "@reboot is no instant: write a service with `restart: never`, which runs once each time a node gets the"
+            " lease: at the start, and again at every hand-over and restart"
+        )
     if written.startswith("@"):
         if written.lower() not in ALIASES:
             raise ValueError(f"alias {written!r} is unknown: write one of {', '.join(ALIASES)} or @every 5m")

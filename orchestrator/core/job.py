@@ -22,6 +22,7 @@ Rules:
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from zlib import crc32
 
 from orchestrator.core.answers import (
     LeaseGranted,
@@ -64,6 +65,8 @@ from orchestrator.core.run import (
     Stage,
     child_environment,
     describe_end,
+    ended_by_itself,
+    never_started,
     outcome,
     record_of,
 )
@@ -75,6 +78,9 @@ from orchestrator.errors import InvariantError
 
 MOST_UNRECORDED = 10
 """Records of ended runs that wait for the store; older ones are given up, the log has them."""
+
+PUBLISH_AGAIN_BEATS = 20
+"""A published state that somebody deleted or broke stands again after so many heartbeats (a minute)."""
 
 AT_ONCE = 2
 """The urgency of a third request to go (`LeaveOrdered`): kill."""
@@ -125,6 +131,7 @@ class Job:
         self._published = ""
         self._publishing = ""
         self._unpublished = False
+        self._beats = crc32(spec.name.encode()) % PUBLISH_AGAIN_BEATS  # so that not all publish in one heartbeat
         self._unrecorded: list[RecordRun] = []
 
     # --- events: each changes the state; what follows from it comes from `advance` -------------------
@@ -147,7 +154,8 @@ class Job:
                 self.lease.on_granted(event)
                 self._forget_published()
                 yield self._say("lease.acquired", token=event.token)
-                yield from self.ticks.begin(now, event.last_tick_ms, self.server.lost_until_ms(now))
+                doubt_ms, lost_ms = self.server.doubt_ms(now), self.server.lost_until_ms(now)
+                yield from self.ticks.begin(now, event.last_tick_ms, doubt_ms, lost_ms)
             case LeaseRenewed():
                 yield from self._on_renewed(event)
             case RenewalLate():
@@ -156,10 +164,10 @@ class Job:
                     yield renewal
             case LeaseLost() if self.lease.holds(event.token):
                 yield self._say("lease.lost", token=event.token, why=event.why, level="warning")
-                yield from self._lose()
+                yield from self._lose("the lease was lost")
             case LeaseReleased():
                 yield self._say("lease.released", token=event.token)
-                yield from self._lose()
+                yield from self._lose("the lease was given back")
             case Nudged():
                 self.lease.on_nudged(now.boot)
             case StoreSilent():
@@ -207,7 +215,7 @@ class Job:
             case AcquireLease():
                 self.lease.on_ask_unanswered()
             case ReleaseLease():
-                yield from self._lose()
+                yield from self._lose("the lease was given back")
             case PublishState():  # shown again with the next heartbeat
                 self._published, self._publishing, self._unpublished = self._publishing, "", True
             case _:
@@ -228,7 +236,9 @@ class Job:
         record = RecordRun(self.spec.name, self.spec.key, run.token, run.id, json.dumps(self.last), asked_at=now.boot)
         self._unrecorded = [*self._unrecorded, record][-MOST_UNRECORDED:]
         yield record
-        if self.spec.kind is Kind.SERVICE and word in ("ok", "failed"):
+        if run.tick_ms is not None and never_started(run, ended):
+            yield self._say("tick.lost", tick=iso_utc(run.tick_ms / 1000), why=describe_end(self.last), level="warning")
+        if self.spec.kind is Kind.SERVICE and ended_by_itself(run, ended):
             if self.spec.restart is Restart.NEVER or (self.spec.restart is Restart.ON_FAILURE and word == "ok"):
                 self.done = f"done ({describe_end(self.last)})"
             else:
@@ -264,7 +274,7 @@ class Job:
         """Do what the table says for the present state; calling it again changes nothing."""
         if self.lease.held and now.boot >= self.lease.ends_at():
             yield self._say("lease.ended", why="it could not be renewed in time", level="warning")
-            yield from self._lose()
+            yield from self._lose("the lease ended")
         if self.run is not None:
             yield from self._mind(self.run, now)
         if self.lease.held:
@@ -349,7 +359,8 @@ class Job:
             if share is not None:
                 yield share
         yield from self._unrecorded
-        if self._unpublished:
+        self._beats += 1
+        if self._unpublished or self._beats % PUBLISH_AGAIN_BEATS == 0:
             self._forget_published()
         if self.lease.held:
             self.ticks.on_beat(now)
@@ -387,10 +398,10 @@ class Job:
         self._published = self._publishing = ""
         self._unpublished = False
 
-    def _lose(self) -> Iterator[Action]:
+    def _lose(self, why: str) -> Iterator[Action]:
         self.lease.lose()
         self._forget_published()
-        yield from self.ticks.drop()
+        yield from self.ticks.drop(why)
 
     def _token(self) -> Token:
         if self.lease.value is None:

@@ -69,7 +69,7 @@ class Lease:
     """
 
     __slots__ = (
-        "_node", "_ran", "_spec", "ask_at", "floor", "incarnation", "longest_ttl_s", "memory",
+        "_node", "_others_until", "_ran", "_spec", "ask_at", "floor", "incarnation", "longest_ttl_s", "memory",
         "not_after_ms", "phase", "rank", "refusal", "renewed_at", "timing", "value",
     )  # fmt: skip
 
@@ -78,6 +78,7 @@ class Lease:
         self._spec = spec
         self._node = node
         self._ran = Token(0)
+        self._others_until = 0.0
         self.incarnation = incarnation
         self.timing = spec.lease
         self.longest_ttl_s = spec.lease.ttl_s
@@ -155,7 +156,7 @@ class Lease:
             tolerance_ms=server.tolerance_ms(now_boot),
             quarantined=server.quarantined(now_boot),
             schedule=self._spec.schedule.identity if self._spec.schedule else "",
-            utc_ms=round(1000 * now.utc),
+            tick_floor_ms=server.known_since_ms(now, at_least=self._others_until),
             asked_at=now_boot,
         )
 
@@ -269,6 +270,7 @@ class Lease:
             until = max(until, self.memory.until)  # rule 3; a lower token is a stale replica's, and frees nothing
             value = self.memory.value
         self.memory = Memory(value, until)
+        self._others_until = max(self._others_until, until)
         self.floor = max(self.floor, value.token)
         self.ask_at = self._staggered(until)
 

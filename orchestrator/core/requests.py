@@ -58,9 +58,10 @@ class AcquireLease:
         expected_ms: What the server's clock should show now.
         tolerance_ms: How far it may be off; at least the request timeout.
         quarantined: Only a lease that was cleanly released under this epoch may be taken.
-        schedule: Identity of the schedule, "" for a service. A new one moves the tick floor to now.
-        utc_ms: What the node's wall clock shows: ticks are its instants, and "now" for the floor is the
-            earlier of it and the server's clock, so that a server whose clock is ahead silences nothing.
+        schedule: Identity of the schedule, "" for a service.
+        tick_floor_ms: Where the store knows no tick of this schedule, ticks up to here are settled: new and
+            edited jobs never fire for the past. It is since when this node answers for the job's ticks, and
+            not the instant of asking: what was due while nobody held the lease must run.
     """
 
     job: JobName
@@ -77,7 +78,7 @@ class AcquireLease:
     tolerance_ms: int
     quarantined: bool
     schedule: str
-    utc_ms: int
+    tick_floor_ms: int
     asked_at: float
 
 

@@ -73,7 +73,7 @@ def child_environment(spec: JobSpec, run: Run, node: NodeName) -> Mapping[str, s
 def outcome(spec: JobSpec, run: Run, ended: RunEnded) -> str:
     """Return how a run came out, in one word: ok | failed | timeout | stopped | lost.
 
-    `lost`: its lease could not be renewed or was taken, or its leash died; the command did not end by itself.
+    `lost`: its lease could not be renewed or was taken, its leash died, or its tick never came to a start.
     """
     if ended.cause == "exit" and not run.killed:
         return "ok" if not ended.error and ended.exit_code in spec.success_exit_codes else "failed"
@@ -81,7 +81,17 @@ def outcome(spec: JobSpec, run: Run, ended: RunEnded) -> str:
         return "timeout"
     if ended.cause in ("deadline", "unproven") or run.stop_why == LEASE_LOST:
         return "lost"
-    return "stopped"
+    return "lost" if run.tick_ms is not None and never_started(run, ended) else "stopped"
+
+
+def never_started(run: Run, ended: RunEnded) -> bool:
+    """Say whether a run was ended before its command could run at all."""
+    return run.pid is None and ended.exit_code is None and not ended.signal
+
+
+def ended_by_itself(run: Run, ended: RunEnded) -> bool:
+    """Say whether an end counts for restarts: the command ended, could not start, or took its leash with it."""
+    return (ended.cause == "exit" and not run.killed) or (ended.cause == "unproven" and not run.stop_why)
 
 
 TIMED_OUT = "its time limit is over"
@@ -103,14 +113,15 @@ def record_of(spec: JobSpec, run: Run, ended: RunEnded, node: NodeName, now: Mom
         "outcome": outcome(spec, run, ended),
         "exit_code": ended.exit_code,
         "signal": ended.signal or None,
-        "error": ended.error or run.stop_why,
+        "error": ended.error or run.stop_why or ("its leash died" if ended.cause == "unproven" else ""),
     }
 
 
 def describe_end(record: Mapping[str, object]) -> str:
-    """Return the end of a run in one clause: `exit 1`, `SIGKILL`, `no such file: x`."""
-    if record.get("error") and record.get("outcome") != "stopped":
-        return str(record["error"])
-    if record.get("signal"):
-        return f"signal {record['signal']}"
-    return f"exit {record.get('exit_code')}"
+    """Return the end of a run in one clause: `exit 1`, `signal 9`, `no such file: x`, `it never started: ...`."""
+    error, signal, code = record.get("error"), record.get("signal"), record.get("exit_code")
+    if error and record.get("outcome") not in ("ok", "stopped"):
+        return str(error)
+    if signal:
+        return f"signal {signal}"
+    return f"exit {code}" if code is not None else f"it never started: {error}" if error else "it never started"

@@ -21,6 +21,9 @@ Rules of this file:
    was before the epoch's birth. A node that was cut off meanwhile is mistaken: a known limit.
 5. Ticks are instants of the nodes' clocks, births are of the server's: the loss is kept on the boot clock
    as well, and the later of the two readings counts (found by the simulation: a server's clock set back).
+6. A node answers for the ticks since its first contact, after a loss for those since the loss, and never for
+   those of a time in which another held the lease: what was due while it waited for a lease that nobody held
+   runs late, and is not the past of a new job.
 """
 
 from orchestrator.core.answers import ServerMet
@@ -43,8 +46,9 @@ class Server:
     """
 
     __slots__ = (
-        "_asked_at", "_away", "_heartbeat_s", "_lost_at", "_measured_at", "_met_ms", "_offset_s", "_rate_error",
-        "_request_timeout_s", "bucket", "epoch", "quarantine_until", "settled_ms", "why",
+        "_asked_at", "_away", "_doubt_at", "_heartbeat_s", "_known_since", "_lost_at", "_measured_at", "_met_ms",
+        "_offset_s", "_rate_error", "_request_timeout_s",
+        "bucket", "epoch", "quarantine_until", "settled_ms", "why",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +69,8 @@ class Server:
         self._asked_at = NEVER
         self._away = False
         self._lost_at = -NEVER
+        self._doubt_at = -NEVER
+        self._known_since = NEVER
 
     def meeting(self, now_boot: float) -> MeetServer:
         """Return the request that keeps this belief fresh; sent with every heartbeat."""
@@ -86,8 +92,21 @@ class Server:
 
     def lost_until_ms(self, now: Moment) -> int:
         """Return up to which tick one may have been claimed in a memory that is lost (rules 4 and 5)."""
-        lost_ms = round(1000 * (now.utc - (now.boot - self._lost_at))) if self._lost_at > -NEVER else 0
+        lost_ms = _utc_ms(self._lost_at, now) if self._lost_at > -NEVER else 0
         return min(max(self.settled_ms, lost_ms), round(1000 * now.utc))
+
+    def doubt_ms(self, now: Moment) -> int:
+        """Return the last contact with a memory that is lost, 0 if none was: what was due since is in doubt."""
+        return _utc_ms(self._doubt_at, now) if self._doubt_at > -NEVER else 0
+
+    def known_since_ms(self, now: Moment, *, at_least: float) -> int:
+        """Return since when a node answers for the ticks of a job (rule 6).
+
+        Args:
+            now: Both clocks.
+            at_least: The boot instant until which another node may have answered for them.
+        """
+        return _utc_ms(min(max(self._known_since, at_least), now.boot), now)
 
     def on_met(self, met: ServerMet, now_boot: float, longest_ttl_s: float, *, vouched: bool) -> str:
         """Compare the server that answered with the one we knew.
@@ -105,6 +124,9 @@ class Server:
         jumped = bool(known) and not self._clock_is_where_expected(met.server_ms, met.asked_at, now_boot)
         if known != met.epoch and not (vouched and not known):
             self._settle(met, now_boot)
+        if known != met.epoch:
+            self._doubt_at = self._measured_at if known else -NEVER
+            self._known_since = self._lost_at if known else now_boot
         self._offset_s = met.server_ms / 1000 - (met.asked_at + now_boot) / 2
         self._measured_at = now_boot
         self._met_ms = met.server_ms
@@ -153,6 +175,11 @@ class Server:
         self.quarantine_until = max(self.quarantine_until, until)
         self.why = why
         return why
+
+
+def _utc_ms(at_boot: float, now: Moment) -> int:
+    """Return what the wall clock showed at an instant of the boot clock, in milliseconds."""
+    return round(1000 * (now.utc - (now.boot - at_boot)))
 
 
 def _rest_of_youth(met: ServerMet, ttl_s: float) -> float:

@@ -13,6 +13,9 @@ from typing import TypeVar
 
 from orchestrator.core.nouns import Intent, JobName, LeaseValue, Member
 
+NOBODY_ALIVE = "no node is alive, or Redis refuses their writes"
+"""Why nothing that a node once published about a job can be relied on."""
+
 _View = TypeVar("_View", "NodeView", "JobView")
 
 
@@ -201,20 +204,26 @@ def _told_by_redis(row: JobView, reading: ClusterReading) -> JobView:
     if lease.value is None:
         if ordered_off and intent is not None:
             return replace(row, state=State.STOPPED.value, why=stopped_by(intent))
-        why = "what stands under the lease key is no lease" if lease.malformed else "no node holds the lease"
+        why = "no node holds the lease" if reading.members else NOBODY_ALIVE
+        if lease.malformed:
+            why = "what stands under the lease key is no lease"
         return replace(row, state=State.UNHELD.value, why=why)
     row = replace(row, holder=lease.value.node, token=lease.value.token, lease_ms=lease.left_ms)
     state = lease.state or {}
     if state.get("token") != lease.value.token:
-        return replace(row, state=State.STARTING.value, why="the holder has published nothing yet")
+        why = "the holder has published nothing yet" if reading.members else NOBODY_ALIVE
+        return replace(row, state=State.STARTING.value, why=why)
     pid = state.get("pid")
+    word = str(state.get("state", State.STARTING.value))
+    # What is over stays as it was told; everything else wants somebody who lives.
+    told = reading.members or word in (State.FAILED, State.STOPPED)
     return replace(
         row,
-        state=str(state.get("state", State.STARTING.value)),
+        state=word,
         pid=pid if isinstance(pid, int) else None,
         since=_text_or_none(state.get("since")),
         next=_text_or_none(state.get("next")),
-        why=str(state.get("why", "")),
+        why=str(state.get("why", "")) if told else NOBODY_ALIVE,
     )
 
 

@@ -27,6 +27,10 @@ AHEAD_OF_SERVER_MS = 1000
 """How far ahead of the server's clock a tick may be claimed: a fast node must not silence a job for the others."""
 
 
+ROUNDING_MS = 2
+"""Instants that were told by two readings of the clocks are the same if they differ by no more."""
+
+
 @dataclass(slots=True)
 class Claim:
     """A tick on its way.
@@ -59,20 +63,24 @@ class Ticks:
         self.next: float | None = None
         self.claim: Claim | None = None
 
-    def begin(self, now: Moment, claimed_ms: int, lost_ms: int) -> Iterator[Action]:
+    def begin(self, now: Moment, claimed_ms: int, doubt_ms: int, lost_ms: int) -> Iterator[Action]:
         """Plan with a new lease, and say what is passed over because nobody knows whether it ran.
 
         Args:
             now: Both clocks.
-            claimed_ms: The newest claimed tick, as the store knows it.
-            lost_ms: Ticks up to here may have been claimed in a memory that is lost.
+            claimed_ms: Up to where the store says that ticks are settled.
+            doubt_ms: The last contact with a memory that was lost: since then a tick may have been claimed in it.
+            lost_ms: Ticks up to here may have been claimed in that memory; 0: none was lost.
         """
-        self.plan(now, claimed_ms)
-        if self._schedule is not None and self.next is not None:
-            doubtful, count = self._schedule.newest_in(self._settled_s(now), lost_ms / 1000)
-            if doubtful is not None:
-                yield self._missed(self.next, doubtful, count, "it may have run before Redis lost its data")
-                self.plan(now, lost_ms)
+        # A store that knows no tick answers with our own floor, which is the loss itself: then what is in doubt
+        # begins at the last contact, else with the newest claim that survived (or came after).
+        known_ms = max(self._settled_ms, claimed_ms if claimed_ms + ROUNDING_MS < lost_ms else doubt_ms)
+        if self._schedule is not None and known_ms and known_ms < lost_ms and claimed_ms <= lost_ms + ROUNDING_MS:
+            first = self._schedule.next_after(known_ms / 1000)
+            doubtful, count = self._schedule.newest_in(known_ms / 1000, lost_ms / 1000)
+            if doubtful is not None and first is not None:
+                yield self._missed(first, doubtful, count, "it may have run before Redis lost its data")
+        self.plan(now, max(claimed_ms, lost_ms))
 
     def plan(self, now: Moment, settled_ms: int = 0) -> None:
         """Find the next tick after the newest settled one; called again whenever the wall clock may have moved."""
@@ -124,12 +132,17 @@ class Ticks:
         elif not self.claim.granted:
             self.claim.asked = False
 
-    def drop(self) -> Iterator[Action]:
-        """Forget a claim with its lease; a granted one is a tick that will not run, and is said."""
+    def drop(self, why: str) -> Iterator[Action]:
+        """Forget a claim with its lease, and say that its tick does not run (or may not: nobody knows).
+
+        Args:
+            why: What became of the lease.
+        """
         if self.claim is not None and self.claim.granted:
-            yield self._say(
-                "tick.lost", tick=iso_utc(self.claim.tick_ms / 1000), why="the lease was lost before the start"
-            )
+            yield self._say("tick.lost", tick=iso_utc(self.claim.tick_ms / 1000), why=f"{why} before it could start")
+        elif self.claim is not None:
+            why = f"{why} before its claim was answered: it runs only if it was not claimed"
+            yield self._say("tick.lost", tick=iso_utc(self.claim.tick_ms / 1000), why=why)
         self.claim = None
 
     def _find(self, now: Moment) -> Iterator[Action]:

@@ -22,7 +22,8 @@ from redis.asyncio import BlockingConnectionPool, Connection, Redis, SSLConnecti
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from orchestrator.store.address import parse_url
+from orchestrator.errors import ConfigError
+from orchestrator.redis_url import parse_url
 from orchestrator.store.scripts import Script
 
 MAX_CONNECTIONS = 3
@@ -81,7 +82,10 @@ class Client:
         Raises:
             ConfigError: The URL is wrong.
         """
-        self.address = parse_url(url)
+        try:
+            self.address = parse_url(url)
+        except ValueError as error:
+            raise ConfigError(f"redis: {error}") from None
         self.timeout_s = timeout_s
         self._password = str(self.address.options.get("password", ""))
         self._pool = BlockingConnectionPool(

@@ -118,7 +118,7 @@ def acquire(request: AcquireLease, keys: Keys) -> Call:
         request.tolerance_ms,
         "1" if request.quarantined else "0",
         request.schedule,
-        request.utc_ms,
+        request.tick_floor_ms,
     ]
     names: list[Argument] = [of.lease, of.token, of.released, keys.epoch(of.bucket), of.tick, of.alive]
 

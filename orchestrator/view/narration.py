@@ -12,13 +12,14 @@ from orchestrator.view.phrases import clean
 
 SENTENCES: Mapping[str, str] = {
     "node.up": "up as {node} in the cluster {cluster}, with {redis}",
+    "node.idle": "the file has no jobs",
     "node.joined": "joined the cluster as {node}; {members} node(s) live",
     "node.waiting": "waiting {left_s} s: {why}",
     "node.leaving": "leaving: stopping every job and giving its lease back",
     "node.late": "a turn came {by_s} s late",
     "redis.silent": "Redis does not answer ({problem}); runs go on until their leases must end",
     "redis.answers": "Redis answers again after {after_s} s",
-    "redis.started_again": "the embedded server had died and was started again",
+    "redis.started_again": "the embedded server had died or lost its socket and was started again",
     "redis.not_started": "the embedded server cannot be started: {problem}",
     "quarantine.began": "only looking for {left_s} s: {why}",
     "lease.acquired": "holds the lease, token {token}",

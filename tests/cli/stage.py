@@ -7,8 +7,8 @@ from pathlib import Path
 
 from orchestrator import paths
 from orchestrator.control import Answer, ControlServer
-from orchestrator.core.nouns import JobName, LeaseValue
-from orchestrator.core.requests import PublishState
+from orchestrator.core.nouns import JobName, LeaseValue, RunId
+from orchestrator.core.requests import PublishState, RecordRun
 from orchestrator.core.snapshot import ClusterView
 from orchestrator.core.spec import bucket_of
 from tests.servers import Server
@@ -42,7 +42,7 @@ class Played:
         self._runtime = runtime
         self._control: ControlServer | None = None
 
-    async def join(self, jobs: Mapping[str, str] | None = None) -> None:
+    async def join(self, jobs: Mapping[str, object] | None = None) -> None:
         """Become a member that knows some jobs, each with its lease key."""
         info = {
             "host": "host",
@@ -68,6 +68,13 @@ class Played:
         """Publish what became of a job."""
         shown = {"token": value.token, "state": "running", "pid": 4711, "since": None, "next": None, "why": ""} | state
         await self._node.ask(PublishState(JobName(job), job, value, json.dumps(shown), asked_at=0.0))
+
+    async def record(self, job: str, value: LeaseValue, **record: object) -> None:
+        """Write how a run of a job ended."""
+        run = RunId(f"{job}@{value.token}.1")
+        await self._node.ask(
+            RecordRun(JobName(job), job, value.token, run, json.dumps({"run": run} | record), asked_at=0.0)
+        )
 
     async def release(self, job: str, value: LeaseValue) -> None:
         """Give a lease back."""

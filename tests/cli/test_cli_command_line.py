@@ -53,6 +53,17 @@ async def test_the_help_of_a_command_says_how_it_ends(run: Run, name: str) -> No
         pytest.param(["status", "--jsno"], "No such option '--jsno'. Did you mean '--json'?", id="an unknown option"),
         pytest.param(["stop"], "Missing argument 'JOB...'", id="a missing argument"),
         pytest.param(["next", "x", "-n", "0"], "0 is not in the range", id="a number out of range"),
+        pytest.param(["stop", "x", "--timeout", "nan"], "nan is no number", id="no number"),
+        pytest.param(["completion"], "Choose from: bash, zsh, fish", id="a missing choice"),
+        pytest.param(["up", "--node", ""], "'--node': it is empty", id="a node without a name"),
+        pytest.param(["up", "--redis", ""], "'--redis': it is empty", id="no url to run with"),
+        pytest.param(["up", "--state-dir", ""], "'--state-dir': it is empty", id="no directory to run in"),
+        pytest.param(["up", ""], "it is empty", id="no file to run"),
+        pytest.param(["validate", ""], "it is empty", id="no file to check"),
+        pytest.param(["status", "--file", ""], "'--file' / '-f': it is empty", id="no file"),
+        pytest.param(["status", "--redis", ""], "'--redis': it is empty", id="no url"),
+        pytest.param(["status", "--cluster", ""], "'--cluster': it is empty", id="no cluster"),
+        pytest.param(["status", "--state-dir", ""], "'--state-dir': it is empty", id="no directory"),
     ],
 )
 async def test_a_slip_of_the_pen_is_named_and_ends_with_2(run: Run, args: list[str], said: str) -> None:
@@ -63,6 +74,12 @@ async def test_a_slip_of_the_pen_is_named_and_ends_with_2(run: Run, args: list[s
     assert done.err.startswith("orchestrator: ")
     assert said in done.err
     assert "--help` says more" in done.err
+    assert len(done.err.splitlines()) == 2
+
+
+@pytest.mark.parametrize("name", ["up", "validate"])
+async def test_a_file_that_need_not_be_typed_is_shown_so(run: Run, name: str) -> None:
+    assert "[FILE]" in (await run(name, "--help")).out.splitlines()[0]
 
 
 async def test_nothing_typed_shows_the_help_and_ends_with_2(run: Run) -> None:
@@ -76,7 +93,8 @@ async def test_an_error_is_one_line_that_can_only_be_read(run: Run) -> None:
     done = await run("validate", "no\x1b[2Jfile")
 
     assert (done.status, done.out) == (78, "")
-    assert done.err == r"orchestrator: no\x1b[2Jfile: no such file; create it, or name another with --file" + "\n"
+    assert done.err.startswith(r"orchestrator: no\x1b[2Jfile: no such file; create it, or name another")
+    assert len(done.err.splitlines()) == 1
 
 
 def test_a_reader_that_went_away_is_no_error() -> None:

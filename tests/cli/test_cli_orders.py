@@ -1,5 +1,8 @@
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -204,3 +207,81 @@ async def test_redis_that_goes_away_while_one_waits_is_said_in_the_end(
 
     assert done.status == 69
     assert "the order stands, but what became of it cannot be seen" in done.err
+
+
+@pytest.mark.usefixtures("jobs_yaml")
+@pytest.mark.parametrize(("first", "then"), [("start", "stop"), ("stop", "start")])
+async def test_an_order_that_the_opposite_overtakes_is_waited_for_no_longer(
+    run: Run, server: Server, play: Play, first: str, then: str
+) -> None:
+    node = play(server)
+    await node.join()
+    if first == "stop":
+        await node.hold("beat")
+    else:
+        await run("stop", "beat")
+
+    waiting = asyncio.create_task(run(first, "beat"))
+    await ordered(server, "beat", WANTED[first])
+    command = [sys.executable, "-m", "orchestrator", then, "beat", "--no-wait"]
+    await asyncio.to_thread(subprocess.run, command, check=True, stdout=subprocess.DEVNULL)
+    done = await asyncio.wait_for(waiting, 10)
+
+    assert (done.status, done.out) == (1, "")
+    who = (order_of(server, "beat") or {})["who"]
+    assert done.err.startswith(f"orchestrator: overtaken: beat (by a {then} of {who}, ")
+
+
+WANTED = {"start": "running", "stop": "stopped"}
+
+
+@pytest.mark.usefixtures("jobs_yaml")
+async def test_a_service_that_ends_while_it_is_looked_at_has_not_started(run: Run, server: Server, play: Play) -> None:
+    node = play(server)
+    await node.join()
+    await run("stop", "beat")
+
+    starting = asyncio.create_task(run("start", "beat"))
+    await ordered(server, "beat", "running")
+    held = await node.hold("beat", state="running", pid=1, since="2026-01-01T00:00:00.000Z")
+    await asyncio.sleep(0.3)  # more than a look: it is seen to run
+    await node.publish("beat", held, state="backoff", why="exit 3; try 2 follows")
+    await node.record("beat", held, started="2026-01-01T00:00:00.000Z", outcome="failed", exit_code=3)
+    done = await starting
+
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("orchestrator: failed: beat (started on n1: exit 3; try 2 follows, ")
+
+
+@pytest.mark.usefixtures("jobs_yaml")
+@pytest.mark.parametrize("command", ["stop", "start"])
+async def test_control_c_while_one_waits_says_that_the_order_stands(server: Server, play: Play, command: str) -> None:
+    node = play(server)
+    await node.join()
+    if command == "stop":
+        await node.hold("beat")
+    waiting = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "orchestrator", command, "beat", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    await ordered(server, "beat", WANTED[command])
+    await asyncio.sleep(0.2)  # the order is in Redis a moment before the command knows it
+
+    waiting.send_signal(signal.SIGINT)
+    out, err = await asyncio.wait_for(waiting.communicate(), 20)
+
+    assert (waiting.returncode, out) == (130, b"")
+    assert err.decode().strip() == f"interrupted; the order stands: {command} beat"
+
+
+@pytest.mark.usefixtures("jobs_yaml")
+async def test_what_was_published_before_the_last_node_died_starts_nothing(
+    run: Run, server: Server, play: Play
+) -> None:
+    node = play(server)
+    await node.join()
+    await node.hold("beat")
+    server.client.delete(KEYS.nodes)
+
+    done = await run("start", "beat")
+
+    assert (done.status, done.out) == (1, "ordered: start beat (no node is alive; it holds for whoever comes)\n")

@@ -14,6 +14,7 @@ from tests.cli.conftest import JOBS_YAML, Run
 from tests.cli.screen import Screen
 from tests.cli.stage import JOBS, Played
 from tests.servers import Server
+from tests.store.node import KEYS
 
 Play = Callable[..., Played]
 
@@ -228,3 +229,37 @@ async def test_a_node_that_cannot_reach_redis_though_we_can_is_degraded(
 
     assert done.status == 3
     assert "redis unreachable: no route to host" in done.out
+
+
+@pytest.mark.usefixtures("jobs_yaml")
+async def test_where_no_node_is_alive_what_was_published_once_is_not_trusted(
+    run: Run, server: Server, play: Play
+) -> None:
+    node = play(server)
+    await hold_all(node)
+    server.client.delete(KEYS.nodes)
+
+    done = await run("status")
+
+    assert done.status == 3
+    for row in done.out.splitlines()[2:-1]:
+        assert row.endswith("no node is alive, or Redis refuses their writes")
+    assert done.out.endswith("it is disabled in the file\n")
+
+
+@pytest.mark.usefixtures("jobs_yaml")
+async def test_where_no_node_is_alive_it_is_degraded_though_every_job_is_stopped(run: Run) -> None:
+    assert (await run("status", "off")).status == 3
+
+
+@pytest.mark.parametrize("nonsense", [["x"], {"x": 1}, 7, None, True, "", "\ud800"], ids=ascii)
+async def test_a_key_that_is_no_text_is_nobody_s_word(
+    run: Run, here: Path, server: Server, play: Play, nonsense: object
+) -> None:
+    (here / "jobs.yaml").write_text(f"cluster: shop\nredis: {server.url}\njobs: {{beat: {{command: x}}}}\n")
+    await play(server).join({"beat": nonsense, "gone": nonsense})
+
+    done = await run("status", "--json")
+
+    rows = {row["name"]: row["key"].split(":")[-2] for row in json.loads(done.out)["jobs"]}
+    assert rows == {"beat": "beat"}

@@ -121,3 +121,34 @@ async def test_a_node_says_where_its_embedded_server_is(
     found = await asyncio.to_thread(find, here)
 
     assert found.redis == server.url
+
+
+async def test_a_node_that_uses_another_redis_than_the_one_that_is_meant_is_left_out(
+    here: Path, server: Server, play: Callable[..., Played]
+) -> None:
+    (here / "n.yaml").write_text(FILE)
+    await play(server).listen(ClusterView("shop", "n1"), redis="redis://:secret@shop")
+    meanings = [
+        {"redis": "redis://shop:6379/2", "cluster": "shop"},
+        {"redis": "redis://shop:6379/0", "cluster": "shop"},
+        {"redis": "redis://shop:6379/2", "file": "n.yaml"},
+        {"file": "n.yaml"},
+    ]
+
+    found = [await asyncio.to_thread(find, here, Asked(**asked)) for asked in meanings]
+
+    assert [[node.node for node in each.nodes] for each in found] == [[], ["n1"], [], ["n1"]]
+
+
+async def test_a_redis_alone_means_the_cluster_of_a_node_on_it_and_of_no_other(
+    here: Path, server: Server, play: Callable[..., Played]
+) -> None:
+    await play(server).listen(ClusterView("shop", "n1"), redis="redis://shop/1")
+
+    found = await asyncio.to_thread(find, here, Asked(redis="redis://shop:6379/1"))
+
+    assert (found.cluster, [node.node for node in found.nodes]) == ("shop", ["n1"])
+    with pytest.raises(UsageError, match="does not say which cluster"):
+        await asyncio.to_thread(find, here, Asked(redis="redis://shop:6379/2"))
+    with pytest.raises(UsageError, match="does not say which cluster"):
+        await asyncio.to_thread(lambda: find(here, ORCHESTRATOR_REDIS="redis://shop:6379/2"))

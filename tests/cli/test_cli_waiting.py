@@ -8,7 +8,7 @@ from orchestrator.cli.waiting import START, STOP
 from orchestrator.core.snapshot import JobView
 
 RAN = {"run": "beat@1.1", "outcome": "failed"}
-RAN_AGAIN = {"run": "beat@1.2", "outcome": "failed"}
+RAN_AGAIN = {"run": "beat@1.2", "outcome": "failed", "exit_code": 1}
 RUNNING = JobView("beat", "service", "running", holder="n1")
 FREE = JobView("beat", "service", "unheld", last=RAN)
 FAILED = replace(RUNNING, state="failed", last=RAN, why="exit 1; 3 failures in a row")
@@ -34,6 +34,20 @@ FAILED = replace(RUNNING, state="failed", last=RAN, why="exit 1; 3 failures in a
             replace(FAILED, last=RAN_AGAIN),
             "failed: beat (started on n1: exit 1; 3 failures in a row, 0.4 s)",
             id="it ran and failed again",
+        ),
+        pytest.param(
+            START,
+            FREE,
+            replace(RUNNING, last=RAN_AGAIN),
+            "failed: beat (started on n1: exit 1, 0.4 s)",
+            id="it runs once more, after it ran and failed",
+        ),
+        pytest.param(
+            START,
+            replace(RUNNING, since="2026-01-01T00:00:00.000Z"),
+            replace(RUNNING, last=RAN_AGAIN | {"started": "2026-01-01T00:00:00.000Z"}),
+            "started: beat (on n1, 0.4 s)",
+            id="the run before the order ended badly, and it runs anew",
         ),
         pytest.param(
             START,

@@ -117,7 +117,7 @@ def test_nesting_without_end_is_a_complaint(opening: str) -> None:
 
 
 def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"jobs\.yaml: no such file; create it, or name another with --file$"):
+    with pytest.raises(ConfigError, match=r"jobs\.yaml: no such file; create it, or name another file$"):
         config.load(tmp_path / "jobs.yaml", {})
 
 

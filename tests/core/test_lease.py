@@ -335,7 +335,8 @@ def test_an_ask_says_what_the_store_must_check() -> None:
 
     assert (ask.node, ask.incarnation, ask.ttl_ms) == ("a", "a1", 15_000)
     assert (ask.epoch, ask.quarantined) == ("1|r|run1", True)
-    assert ask.expected_ms == ask.utc_ms == server_ms(4.0)
+    assert ask.expected_ms == server_ms(4.0)
+    assert ask.tick_floor_ms == belief.known_since_ms(at(4.0), at_least=0.0)
     assert ask.tolerance_ms == belief.tolerance_ms(4.0)
     assert ask.schedule == "every 60s"
 

@@ -42,7 +42,13 @@ COUNT = ": write 5 (minute hour day-of-month month day-of-week) or 6 with the se
             "CRON_TZ=UTC 0 9 * * *",
             "a zone inside the expression is not read: write `timezone:` beside it",
         ),
-        ("@reboot", "@reboot is no instant: write a service with `restart: never`, it runs once at the start"),
+        (
+            "@reboot",
+            (
+                "@reboot is no instant: write a service with `restart: never`, which runs once each time a node gets"
+                " the lease: at the start, and again at every hand-over and restart"
+            ),
+        ),
         (
             "@fortnightly",
             (

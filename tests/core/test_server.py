@@ -223,3 +223,28 @@ def test_nothing_later_than_now_is_settled() -> None:
     belief.on_met(met(100.0, epoch=f"{server_ms(90 + 400)}|r|run1", ahead_s=400.0), 100.0, TTL_S, vouched=False)
 
     assert belief.lost_until_ms(at(100.0)) == server_ms(100)
+
+
+# Since when a node answers for the ticks (rule 6)
+
+
+def test_a_node_answers_for_ticks_since_its_first_contact_and_not_since_it_got_the_lease() -> None:
+    belief = fresh()
+    belief.on_met(met(10.0), 10.0, TTL_S, vouched=False)
+
+    assert belief.known_since_ms(at(25.0), at_least=0.0) == server_ms(10.0)
+
+
+def test_after_a_loss_of_data_a_node_answers_for_ticks_since_the_loss() -> None:
+    belief = server(met_at=0.0)
+    belief.on_met(met(30.0, epoch=f"{server_ms(29.0)}|r|run1"), 30.0, TTL_S, vouched=False)
+
+    assert belief.known_since_ms(at(45.0), at_least=0.0) == belief.lost_until_ms(at(45.0)) == server_ms(4.0)
+    assert belief.doubt_ms(at(45.0)) == server_ms(0.0)
+
+
+def test_a_node_never_answers_for_ticks_of_a_time_in_which_another_held_the_lease() -> None:
+    belief = server(met_at=0.0)
+
+    assert belief.known_since_ms(at(45.0), at_least=40.0) == server_ms(40.0)
+    assert belief.known_since_ms(at(45.0), at_least=50.0) == server_ms(45.0)

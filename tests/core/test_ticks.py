@@ -250,19 +250,26 @@ def test_a_granted_claim_is_not_asked_for_again() -> None:
 # The lease goes
 
 
-def test_a_claim_goes_with_its_lease() -> None:
+def test_a_claim_goes_with_its_lease_and_its_tick_is_said_for_nobody_knows_whether_it_was_claimed() -> None:
     planned = ticks()
     due(planned, 60.0)
 
-    assert list(planned.drop()) == []
+    said = only(Say, planned.drop("the lease was lost"))
+
+    assert (said.event, said.fields["tick"]) == ("tick.lost", "2027-01-15T08:01:00.000Z")
+    assert said.fields["why"] == "the lease was lost before its claim was answered: it runs only if it was not claimed"
     assert planned.claim is None
+
+
+def test_without_a_claim_nothing_is_lost_with_the_lease() -> None:
+    assert list(ticks().drop("the lease was lost")) == []
 
 
 def test_a_granted_tick_that_will_not_run_is_said() -> None:
     planned = ticks()
     planned.on_claimed(claimed(only(ClaimTick, due(planned, 60.0))), at(60.0))
 
-    assert only(Say, planned.drop()).event == "tick.lost"
+    assert only(Say, planned.drop("the lease was lost")).event == "tick.lost"
 
 
 def test_a_service_is_never_due() -> None:
@@ -280,7 +287,7 @@ def test_a_service_is_never_due() -> None:
 def test_ticks_that_may_have_run_in_a_lost_memory_are_passed_over_and_said() -> None:
     planned = Ticks(cron())
 
-    doubtful = only(Say, planned.begin(at(200.0), claimed_ms=server_ms(0), lost_ms=server_ms(130)))
+    doubtful = only(Say, planned.begin(at(200.0), claimed_ms=server_ms(0), doubt_ms=0, lost_ms=server_ms(130)))
 
     assert (doubtful.event, doubtful.fields["count"]) == ("tick.missed", 2)
     assert doubtful.fields["why"] == "it may have run before Redis lost its data"
@@ -290,7 +297,7 @@ def test_ticks_that_may_have_run_in_a_lost_memory_are_passed_over_and_said() -> 
 def test_a_memory_that_was_never_lost_puts_nothing_in_doubt() -> None:
     planned = Ticks(cron())
 
-    assert list(planned.begin(at(50.0), claimed_ms=server_ms(0), lost_ms=0)) == []
+    assert list(planned.begin(at(50.0), claimed_ms=server_ms(0), doubt_ms=0, lost_ms=0)) == []
     assert planned.next == UTC + 60
 
 
@@ -300,7 +307,7 @@ def test_a_memory_that_was_never_lost_puts_nothing_in_doubt() -> None:
 def test_ticks_that_may_have_run_before_a_loss_of_data_are_missed_and_said() -> None:
     planned = Ticks(cron())
 
-    said = only(Say, list(planned.begin(at(150.0), server_ms(10.0), server_ms(130.0))))
+    said = only(Say, list(planned.begin(at(150.0), server_ms(10.0), 0, server_ms(130.0))))
 
     assert said.event == "tick.missed"
     assert said.fields["count"] == 2
@@ -308,8 +315,24 @@ def test_ticks_that_may_have_run_before_a_loss_of_data_are_missed_and_said() -> 
     assert planned.next == UTC + 180.0
 
 
+def test_a_tick_between_the_last_contact_and_the_loss_is_in_doubt_though_the_store_knows_none() -> None:
+    planned = Ticks(cron())
+
+    said = only(Say, list(planned.begin(at(90.0), server_ms(61.0), server_ms(57.0), server_ms(61.0))))
+
+    assert (said.event, said.fields["tick"]) == ("tick.missed", "2027-01-15T08:01:00.000Z")
+    assert planned.next == UTC + 120.0
+
+
+def test_what_was_due_before_the_last_contact_is_not_in_doubt() -> None:
+    planned = Ticks(cron())
+
+    assert list(planned.begin(at(90.0), server_ms(63.0), server_ms(61.0), server_ms(63.0))) == []
+    assert planned.next == UTC + 120.0
+
+
 def test_without_a_loss_of_data_nothing_is_passed_over() -> None:
     planned = Ticks(cron())
 
-    assert list(planned.begin(at(150.0), server_ms(70.0), 0)) == []
+    assert list(planned.begin(at(150.0), server_ms(70.0), 0, 0)) == []
     assert planned.next == UTC + 120.0

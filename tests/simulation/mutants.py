@@ -20,7 +20,7 @@ from orchestrator.core.server import Server
 from orchestrator.core.spec import LeaseTiming
 from orchestrator.core.ticks import Ticks
 from tests.simulation.hardware import Hardware
-from tests.simulation.scenario import DELETIONS, ORDERED, PLAIN, RACKS, STRAINED, TREACHEROUS, Scenario
+from tests.simulation.scenario import DELETIONS, ORDERED, PLAIN, PROMOTIONS, RACKS, STRAINED, TREACHEROUS, Scenario
 from tests.simulation.store_model import StoreModel
 from tests.simulation.stored import Note
 
@@ -155,7 +155,7 @@ def _sleep_the_whole_ttl(beat: Callable[..., Any]) -> Callable[..., Any]:
     return sleepy
 
 
-def _begin_without_the_past(self: Ticks, now: Any, _claimed_ms: int, _lost_ms: int) -> Iterator[Any]:
+def _begin_without_the_past(self: Ticks, now: Any, *_past: int) -> Iterator[Any]:
     self.plan(now)
     yield from ()
 
@@ -211,7 +211,7 @@ MUTANTS = (
     Mutant("no-first-contact", "a node without a past lets holders put back first",
            _patched(Server, "_first_contact", _always(answer=""))),
     Mutant("epoch-unproven", "the epoch must be of the very server that answers",
-           _patched(StoreModel, "epoch_forbids", lambda _s, epoch, known: epoch != known)),
+           _patched(StoreModel, "epoch_forbids", lambda _s, epoch, known: epoch != known), PROMOTIONS),
     Mutant("trusts-its-own", "our own lease may be a stale replica's",
            _patched(StoreModel, "trusts_its_own", _always(answer=True)), RACKS),
     Mutant("no-clock-check", "an acquire carried out late, or under another clock, is refused",

@@ -196,7 +196,12 @@ ORDERED = Scenario(
 RACKS = Scenario("racks", (*BASE, *("lose_rack",) * 3, *("restart_and_fail_over",) * 2, "stop_jobs"), bursts=True)
 """Faults come together."""
 
-EVERYDAY = (PLAIN, STRAINED, TREACHEROUS, ORDERED, RACKS)
+PROMOTIONS = Scenario(
+    "promotions", (*("promote_stale",) * 5, "restart_and_fail_over", "leave", "kill_machine", "kill_main", "stop_main")
+)
+"""Replicas that lag take over again and again, while leases change hands."""
+
+EVERYDAY = (PLAIN, STRAINED, TREACHEROUS, ORDERED, RACKS, PROMOTIONS)
 """All flavours in which nothing may go wrong."""
 
 DELETIONS = Scenario("deletions", (*BASE, *("delete_lease",) * 4, "evict_lease"), measured=True)

@@ -266,7 +266,7 @@ class StoreModel:
             ticks = self.data.get(("tick", ask.key), Ticks(0, None, None))
             if ticks.schedule != ask.schedule:
                 claimed = ticks.schedule is None and ticks.last_ms  # since the memory was lost: go on from there
-                last_ms = claimed or max(ticks.last_ms, min(now, ask.utc_ms))
+                last_ms = claimed or max(ticks.last_ms, min(now, ask.tick_floor_ms))
                 ticks = Ticks(last_ms, ask.schedule, ticks.claim)
                 self.data["tick", ask.key] = ticks
             last_ms = ticks.last_ms

@@ -79,7 +79,7 @@ def test_a_new_token_is_greater_than_any_the_node_ever_saw() -> None:
             tolerance_ms=1000,
             quarantined=False,
             schedule="",
-            utc_ms=now_ms,
+            tick_floor_ms=now_ms,
             asked_at=0.0,
         ),
         now_ms,

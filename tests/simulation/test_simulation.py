@@ -92,7 +92,7 @@ def grant(history: History, token: int, node: NodeName, at: float) -> None:
         tolerance_ms=0,
         quarantined=False,
         schedule="",
-        utc_ms=0,
+        tick_floor_ms=0,
         asked_at=at,
     )
     history.witness(ask, LeaseGranted(JOB, Token(token), 0, adopted=False, last_tick_ms=0, asked_at=at), at)

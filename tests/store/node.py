@@ -80,7 +80,7 @@ class Node:
             tolerance_ms=1000,
             quarantined=False,
             schedule="",
-            utc_ms=self.server.server_ms() + 60_000,  # the server's clock is the earlier one
+            tick_floor_ms=self.server.server_ms() + 60_000,  # the server's clock is the earlier one
             asked_at=ASKED_AT,
         )
         return replace(request, **changes)

@@ -301,12 +301,12 @@ async def test_an_edited_schedule_keeps_a_tick_that_was_claimed_ahead(server: Se
 
 async def test_a_server_whose_clock_is_ahead_does_not_silence_a_new_schedule(server: Server, node: Node) -> None:
     """Ticks are instants of the node's wall clock: "now" is the earlier of the two."""
-    utc_ms = server.server_ms() - HOUR_MS
+    floor_ms = server.server_ms() - HOUR_MS
 
-    answer = await node.acquire(schedule="every 60s", utc_ms=utc_ms)
+    answer = await node.acquire(schedule="every 60s", tick_floor_ms=floor_ms)
 
     assert isinstance(answer, LeaseGranted)
-    assert answer.last_tick_ms == utc_ms
+    assert answer.last_tick_ms == floor_ms
 
 
 async def test_an_epoch_that_another_server_wrote_refuses_until_it_was_met(server: Server, node: Node) -> None:

@@ -3,6 +3,7 @@ import os
 import signal
 import socket
 import stat
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -138,6 +139,133 @@ async def test_a_server_that_another_user_lost_is_not_started_alone(root: Path, 
     await second.attach()
 
     assert not second.started_alone
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the patience with a server that does not answer."""
+    monkeypatch.setattr(embedded, "DEAF_LIMIT_S", 0.2)
+    monkeypatch.setattr(embedded, "START_LIMIT_S", 1.0)
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def replace_by_a_stale_one(path: Path) -> None:
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+
+
+def replace_by_a_file(path: Path) -> None:
+    path.unlink()
+    path.touch()
+
+
+LOSSES = [
+    pytest.param(remove, id="removed"),
+    pytest.param(replace_by_a_stale_one, id="replaced by a dead one"),
+    pytest.param(replace_by_a_file, id="replaced by a file"),
+]
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_a_server_that_lost_its_socket_is_replaced_with_its_data(
+    root: Path, user: Attach, lose: Callable[[Path], None]
+) -> None:
+    first = user(root)
+    url = await first.attach()
+    pid = await pid_of(url)
+    await say(url, "SET", "k", "v")
+    lose(root / "embedded/s")
+
+    assert await first.ensure()
+
+    assert await say(url, "GET", "k") == "v"
+    assert await pid_of(url) != pid
+    assert not await first.ensure()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_whoever_comes_next_replaces_a_server_without_a_socket(root: Path, user: Attach) -> None:
+    """Whoever spawned it may be gone: the pid stands in the lock."""
+    first, second = user(root), user(root)
+    url = await first.attach()
+    await say(url, "SET", "k", "v")
+    (root / "embedded/s").unlink()
+
+    await second.attach()
+
+    assert await say(url, "GET", "k") == "v"
+    assert not second.started_alone
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_stopped_server_without_a_socket_is_killed(
+    root: Path, user: Attach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "SHUTDOWN_LIMIT_S", 0.2)
+    first = user(root)
+    url = await first.attach()
+    os.kill(await pid_of(url), signal.SIGSTOP)
+    (root / "embedded/s").unlink()
+
+    assert await first.ensure()
+
+    assert await say(url, "PING") is True
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_stopped_server_is_never_killed_and_the_complaint_says_what_to_do(root: Path, user: Attach) -> None:
+    first = user(root)
+    url = await first.attach()
+    pid = await pid_of(url)
+    os.kill(pid, signal.SIGSTOP)
+
+    with pytest.raises(StoreUnreachableError, match=rf"\(pid {pid}\) does not answer within 1 s; .*kill -CONT"):
+        await first.ensure()
+
+    os.kill(pid, signal.SIGCONT)
+    assert await pid_of(url) == pid
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("written", ["stranger", "", "0", "-1", "x" * 5000, "9" * 7], ids=lambda text: repr(text[:9]))
+async def test_nobody_is_signalled_who_does_not_hold_the_lock(root: Path, user: Attach, written: str) -> None:
+    first = user(root)
+    await first.attach()
+    lock = root / "embedded/server.lock"
+    pid = lock.read_text()
+    with subprocess.Popen(["sleep", "60"]) as stranger:  # noqa: ASYNC220 - returns at once, and nothing else runs
+        lock.write_text(str(stranger.pid) if written == "stranger" else written)
+        (root / "embedded/s").unlink()
+
+        with pytest.raises(StoreUnreachableError, match=r"its socket .* is gone; end it, .*fuser -k .*server\.lock"):
+            await first.ensure()
+
+        assert stranger.poll() is None
+        stranger.kill()
+    lock.write_text(pid)
+    assert await first.ensure()
+
+
+async def test_the_last_user_ends_a_server_without_a_socket_too(root: Path, user: Attach) -> None:
+    first = user(root)
+    await first.attach()
+    (root / "embedded/s").unlink()
+
+    await first.detach()
+
+    assert first._is_dead()
+
+
+async def test_a_directory_that_cannot_be_used_is_one_sentence_with_the_cure(root: Path, user: Attach) -> None:
+    (root / "embedded").touch()
+
+    with pytest.raises(StoreUnreachableError, match=r"cannot be used: File exists; .*--state-dir$"):
+        await user(root).attach()
 
 
 async def test_a_stale_socket_is_replaced(root: Path, user: Attach) -> None:

@@ -115,7 +115,7 @@ class Agreement(RuleBasedStateMachine):
             tolerance_ms=SLACK_MS,
             quarantined=False,
             schedule="",
-            utc_ms=now_ms,
+            tick_floor_ms=now_ms,
             asked_at=next(self.asked_at),
         )
         answer = self.ask(replace(request, **changes))
@@ -151,7 +151,7 @@ class Agreement(RuleBasedStateMachine):
         off_ms=st.sampled_from([0, 0, 0, 0, -100_000, 100_000]),
         quarantined=seldom,
         schedule=st.sampled_from(["", "every 60s", "every 30s"]),
-        utc_ms=st.sampled_from([-900, TTL_MS]),
+        tick_floor=st.sampled_from([-900, TTL_MS]),
     )
     def acquire(self, job: JobName, node: NodeName, incarnation: str, **drawn: Any) -> None:
         """Somebody asks for a lease."""
@@ -168,7 +168,7 @@ class Agreement(RuleBasedStateMachine):
             expected_ms=self.server.server_ms() + drawn["off_ms"],
             quarantined=drawn["quarantined"],
             schedule=drawn["schedule"],
-            utc_ms=known + drawn["utc_ms"],
+            tick_floor_ms=known + drawn["tick_floor"],
         )
 
     @rule(job=jobs, node=nodes)

@@ -112,7 +112,7 @@ def test_a_row_says_how_long_it_is_up_or_when_it_is_due(row: JobView, said: str)
         ({"outcome": "failed", "exit_code": 1, "elapsed_s": 0.3, "ended": None}, "exit 1 0.3s"),
         ({"outcome": "lost", "signal": 9, "elapsed_s": 3}, "signal 9 3.0s"),
         ({"outcome": "failed", "error": "no such file: \x1b[2J"}, r"no such file: \x1b[2J"),
-        ({"outcome": 7, "elapsed_s": "long"}, "exit None"),
+        ({"outcome": 7, "elapsed_s": "long"}, "it never started"),
     ],
 )
 def test_the_end_of_the_last_run_is_said_in_one_phrase(last: dict[str, object] | None, said: str) -> None:

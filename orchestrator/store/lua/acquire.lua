@@ -7,7 +7,7 @@
 --       clock cannot have run out yet, 0 none  7 ran: highest token this incarnation ran or released
 --       8 epoch as the caller knows it  9 server ms the caller expects now  10 by how much it may be off, ms
 --       11 '1' in quarantine: only a lease that was cleanly released under this epoch may be taken
---       12 identity of the schedule, '' for a service (then the tick key is not touched)  13 the caller's wall clock, ms
+--       12 identity of the schedule, '' for a service (then the tick key is not touched)  13 ticks up to here are settled, ms
 -- -> {what, token or detail, ms, server ms, last tick ms}
 --    granted  token, the lease is ours          adopted     token, it was ours already: an answer was lost
 --    held     value, ms left                    hint        next node, ms left: it was left to another node

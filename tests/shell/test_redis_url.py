@@ -1,9 +1,10 @@
+"""What a Redis URL means, and what none means."""
+
+import re
+
 import pytest
 
-from orchestrator.errors import ConfigError
-from orchestrator.store.address import parse_url
-from orchestrator.store.keys import Keys
-from orchestrator.store.store import Store
+from orchestrator.redis_url import parse_url
 
 
 @pytest.mark.parametrize(
@@ -71,6 +72,8 @@ def test_a_url_means_one_server(url: str, shown: str, options: dict[str, object]
         pytest.param("redis://db:0/0", "from 1 to 65535", id="port 0"),
         pytest.param("redis://db/first", "database is a number", id="a database of letters"),
         pytest.param("redis://db/0/1", "database is a number", id="two databases"),
+        pytest.param(f"redis://db/{'1' * 5000}", "database is a number", id="a database without end"),
+        pytest.param("redis:0", "begins with redis://", id="no slashes"),
         pytest.param("redis://db/-1", "database is a number", id="a negative database"),
         pytest.param("redis://db/0?tiemout=1", "unknown option `tiemout`", id="an unknown option"),
         pytest.param("redis://db/0?ssl_ca_certs=/x", "unknown option `ssl_ca_certs`", id="a TLS option without TLS"),
@@ -80,15 +83,13 @@ def test_a_url_means_one_server(url: str, shown: str, options: dict[str, object]
         pytest.param("redis://db/0#x", "%23", id="a fragment"),
         pytest.param("unix://run/redis.sock", "three slashes", id="a relative socket"),
         pytest.param("unix://", "three slashes", id="no socket"),
-        pytest.param("redis+sentinel://a,b/main/0", "not supported yet", id="Sentinel"),
-        pytest.param("redis+cluster://a,b", "not supported yet", id="Cluster"),
+        pytest.param("redis+sentinel://a,b/main/0", "planned, not in this version", id="Sentinel"),
+        pytest.param("redis+cluster://a,b", "planned, not in this version", id="Cluster"),
     ],
 )
 def test_a_wrong_url_is_refused_with_its_cure(url: str, cure: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ValueError, match=re.escape(cure)):
         parse_url(url)
-
-    assert cure in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_a_wrong_url_is_refused_with_its_cure(url: str, cure: str) -> None:
     ],
 )
 def test_no_complaint_shows_a_password(url: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ValueError, match=r"\S") as refused:
         parse_url(url)
 
     assert "sec" not in str(refused.value)
@@ -112,22 +113,3 @@ def test_no_complaint_shows_a_password(url: str) -> None:
 
 def test_no_repr_shows_a_password() -> None:
     assert "secret" not in repr(parse_url("redis://:secret@db/0"))
-
-
-@pytest.mark.parametrize("cluster", ["", "a{b", "a}b", "a:b", "a|b"])
-def test_a_cluster_name_that_would_move_the_hash_tag_is_refused(cluster: str) -> None:
-    with pytest.raises(ConfigError, match="cluster"):
-        Keys(cluster)
-
-
-@pytest.mark.parametrize("node", ["", "a|b"])
-def test_a_node_name_that_would_split_a_lease_value_is_refused(node: str) -> None:
-    with pytest.raises(ConfigError, match="node"):
-        Store("redis://localhost", cluster="shop", node=node, request_timeout_s=1.0)
-
-
-def test_all_keys_of_a_job_share_the_hash_tag_of_its_bucket() -> None:
-    parts = Keys("shop").parts("beat")
-
-    assert parts["lease"] == "orchestrator:{shop:12}:beat:lease"
-    assert {name.removesuffix(word) for word, name in parts.items()} == {"orchestrator:{shop:12}:beat:"}

@@ -203,7 +203,7 @@ class Actor:
         if deadline < NEVER and self.core is core:
             self._alarm += 1
             alarm = self._alarm
-            self.stage.later(self._ms_until(deadline), lambda: self._wake(core, alarm))
+            self.stage.later(max(1, self._ms_until(deadline)), lambda: self._wake(core, alarm))
 
     def _wake(self, core: Node, alarm: int) -> None:
         if self.core is core and alarm == self._alarm:

@@ -12,6 +12,8 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from orchestrator.paths import LONGEST_UNIX_PATH
+
 LONGEST_ANSWER_BYTES = 64_000_000
 """100,000 rows of status are about 30 MB; anything larger is not ours."""
 
@@ -83,10 +85,6 @@ class ControlServer:
             writer.write(json.dumps(reply).encode())
             await asyncio.wait_for(writer.drain(), timeout=5)
         writer.close()
-
-
-LONGEST_UNIX_PATH = 107
-"""sun_path has 108 bytes with the closing zero (unix(7))."""
 
 
 @contextlib.contextmanager

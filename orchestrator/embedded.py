@@ -40,9 +40,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from orchestrator.errors import ConfigError, StoreUnreachableError
+from orchestrator.paths import LONGEST_UNIX_PATH
 
-LONGEST_UNIX_PATH = 107
-"""sun_path has 108 bytes with the closing zero (unix(7))."""
 START_LIMIT_S = 30.0
 """A start takes 35 ms; reading a long append-only file takes longer."""
 DEAF_LIMIT_S = 3.0

@@ -93,7 +93,10 @@ class Inbox:
         return events
 
     async def wait(self, limit_s: float) -> None:
-        """Return when something is in it, or after `limit_s`."""
+        """Return when something is in it, or after `limit_s`; the other tasks get a turn in any case."""
+        # Since Python 3.12 `wait_for` does not yield where there is nothing to wait for: answers of the store,
+        # which come by other tasks, would starve behind a shell that is always busy.
+        await asyncio.sleep(0)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._filled.wait(), limit_s)
 

@@ -14,6 +14,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+LONGEST_UNIX_PATH = 107
+"""sun_path has 108 bytes with the closing zero (unix(7))."""
+
 
 def state_root(environ: Mapping[str, str], given: str | None = None) -> Path:
     """Return the directory that outlives a restart of the machine."""

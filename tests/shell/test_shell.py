@@ -61,6 +61,7 @@ class Stage:
         identity = Identity(NodeName("n1"), "i1", "s1", "host", 1, "0")
         self.said: list[Say] = []
         self.turns = 0
+        self._told = False
         self._wanted: Callable[[], bool] = lambda: False
         self.inbox = Inbox()
         self.shell = Shell(
@@ -83,7 +84,8 @@ class Stage:
 
     def _count(self, _now_boot: float) -> None:
         self.turns += 1
-        if self._wanted():
+        if self._wanted() and not self._told:
+            self._told = True
             self.inbox.deliver(LeaveOrdered(0))
 
 
@@ -132,6 +134,19 @@ async def test_a_server_that_cannot_be_started_is_said_and_the_node_lives_on() -
 async def test_a_bug_ends_the_shell_and_is_not_silent() -> None:
     with pytest.raises(InvariantError, match="a bug of ours"):
         await Stage(BrokenStore()).until(lambda: False)
+
+
+async def test_a_busy_shell_lets_the_other_tasks_run() -> None:
+    inbox = Inbox()
+    ran = asyncio.Event()
+    task = asyncio.create_task(asyncio.sleep(0))
+    task.add_done_callback(lambda _task: ran.set())
+
+    for _ in range(10):
+        inbox.deliver(LeaveOrdered(0))
+        await inbox.wait(0.0)
+
+    assert ran.is_set()
 
 
 async def test_every_turn_feeds_the_watchdog() -> None:

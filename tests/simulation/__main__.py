@@ -33,7 +33,7 @@ def main() -> int:
     stories.add_argument("--hours", type=float, default=1000, help="cluster hours to live through")
     stories.add_argument("--first", type=int, default=0, help="seed of the first story")
     mutants = commands.add_parser("mutants", help="rules switched off")
-    mutants.add_argument("--stories", type=int, default=600, help="at most so many for each")
+    mutants.add_argument("--stories", type=int, default=1500, help="at most so many for each")
     mutants.add_argument("names", nargs="*", help="all, if none is named")
     deletions = commands.add_parser("deletions", help="lease keys deleted by hand")
     deletions.add_argument("--stories", type=int, default=400)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator import embedded
-from orchestrator.embedded import LONGEST_UNIX_PATH, Embedded, find_server
+from orchestrator.embedded import Embedded, find_server
 from orchestrator.errors import ConfigError, StoreUnreachableError
+from orchestrator.paths import LONGEST_UNIX_PATH
 from orchestrator.store.client import Client, Command, Problem, Reply
 
 Attach = Callable[[Path], Embedded]

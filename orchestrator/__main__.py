@@ -8,6 +8,9 @@ _INTERRUPTED = 130
 def main() -> int:
     """Run it; return its exit status. ^C may come before the first library is loaded."""
     try:
+        from orchestrator.init import stand_in_as_init  # noqa: PLC0415 - as below
+
+        stand_in_as_init()  # before anything is loaded: what stays as process 1 is small
         from orchestrator.cli import main as command  # noqa: PLC0415 - an import at the top cannot be guarded
 
         return command()

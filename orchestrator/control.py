@@ -1,7 +1,11 @@
 """The node's own socket: its truth when Redis is away, and how clients on this machine find it.
 
 One JSON line in, one JSON line out, then the connection ends. The socket is 0600: whoever can open it
-could read the file and the state directory anyway.
+could read the file, change it and signal the node anyway.
+
+    status      the node's view of its jobs          where       how to reach the cluster
+    reload      read the file anew, or only compare  reloading   which jobs still run by what it said before
+    reload_job  tell a running job to read its own configuration
 """
 
 import asyncio
@@ -9,7 +13,7 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
 from orchestrator.paths import LONGEST_UNIX_PATH
@@ -17,16 +21,18 @@ from orchestrator.paths import LONGEST_UNIX_PATH
 LONGEST_ANSWER_BYTES = 64_000_000
 """100,000 rows of status are about 30 MB; anything larger is not ours."""
 
-Answer = Callable[[], Mapping[str, object]]
+Answer = Callable[[Mapping[str, object]], Awaitable[Mapping[str, object]]]
+"""Answers a question, whose fields it is given."""
 
 
-def ask(path: Path, op: str, *, timeout_s: float = 1.0) -> dict[str, object]:
+def ask(path: Path, op: str, *, timeout_s: float = 1.0, **fields: object) -> dict[str, object]:
     """Ask a node one question.
 
     Args:
         path: Its socket.
-        op: `status` or `where`.
+        op: What is asked, see the module's head.
         timeout_s: For the whole exchange to make progress; a hung node must not hang its clients.
+        fields: What belongs to the question.
 
     Raises:
         OSError: Nobody answers there in time.
@@ -36,7 +42,7 @@ def ask(path: Path, op: str, *, timeout_s: float = 1.0) -> dict[str, object]:
         connection.settimeout(timeout_s)
         with _short(path) as address:
             connection.connect(address)
-        connection.sendall(json.dumps({"op": op}).encode() + b"\n")
+        connection.sendall(json.dumps({"op": op, **fields}).encode() + b"\n")
         answer = bytearray()
         while chunk := connection.recv(65536):
             answer += chunk
@@ -81,7 +87,7 @@ class ControlServer:
             question = json.loads(line)
             op = question.get("op") if isinstance(question, dict) else None
             answer = self._answers.get(str(op))
-            reply = answer() if answer else {"error": f"unknown question: {op}"}
+            reply = await answer(question) if answer else {"error": f"unknown question: {op}"}
             writer.write(json.dumps(reply).encode())
             await asyncio.wait_for(writer.drain(), timeout=5)
         writer.close()

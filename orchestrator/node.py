@@ -13,7 +13,7 @@ No exception of the world reaches this loop. An `InvariantError` ends the proces
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Protocol
 
 from orchestrator import clock
@@ -106,12 +106,12 @@ class Shell:
 
     Attributes:
         problem: Why the node had to quit, "" after an ordered end.
+        exit_status: What the process is to end with where there is no problem.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts of a node, each by its name
+    def __init__(
         self,
         core: Node,
-        specs: Mapping[JobName, JobSpec],
         *,
         inbox: Inbox,
         store: Store,
@@ -125,7 +125,6 @@ class Shell:
 
         Args:
             core: Decides.
-            specs: The definition of each job instance, for whoever starts it.
             inbox: Where everybody delivers what happened.
             store: Redis.
             runs: The processes.
@@ -135,7 +134,6 @@ class Shell:
             revive: Starts the store's server again if it died and is ours to start; says whether it had to.
         """
         self._core = core
-        self._specs = specs
         self._store = store
         self._runs = runs
         self._remember = remember
@@ -148,6 +146,7 @@ class Shell:
         self._failure: BaseException | None = None
         self._over = False
         self.problem = ""
+        self.exit_status = 0
 
     async def run(self) -> None:
         """Turn until the core quits.
@@ -185,7 +184,7 @@ class Shell:
         for action in actions:
             match action:
                 case StartRun():
-                    self._runs.start(self._specs[action.job], action)
+                    self._runs.start(self._core.jobs[action.job].spec, action)
                 case ExtendRun():
                     self._runs.extend(action)
                 case StopRun():
@@ -197,7 +196,7 @@ class Shell:
                 case Say():
                     self._say(action)
                 case QuitNode():
-                    self._over, self.problem = True, action.problem
+                    self._over, self.problem, self.exit_status = True, action.problem, action.exit_status
                 case _:
                     requests.append(action)
         if requests:

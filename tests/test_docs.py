@@ -164,7 +164,7 @@ def a_run_that_ended() -> tuple[dict[str, object], dict[str, str]]:
     run = Run(RunId("invoices@1"), Token(1), 3_600_000, Reason.SCHEDULE, started=Moment(1.0, 3600.0))
     ended = RunEnded(spec.name, run.id, exit_code=0, signal=0, error="", cause="exit", elapsed_s=1.0)
     node = NodeName("alpha")
-    return record_of(spec, run, ended, node, Moment(2.0, 3601.0)), dict(child_environment(spec, run, node))
+    return record_of(spec, run, ended, node, Moment(2.0, 3601.0), order_ms=0), dict(child_environment(spec, run, node))
 
 
 def names(shape: type[Any]) -> list[str]:

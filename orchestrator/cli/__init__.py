@@ -5,7 +5,10 @@
     status      status                                       lease     lease
     top         top (`terminal` owns keys and screen)        orders    stop, start (`waiting` sees to the end)
     schedule    next                                         file      validate, schema
+    logs        logs (`log_places`: where they are,          screen    what `up` shows
+                `log_file`: how they are read)
     about       version, completion                          up        up
+    reload      reload (`reloading` is the node's side)
     names       job names as typed                           talk      stdout and stderr
     suggestion  did you mean ...?                    streams   stdin, stdout and stderr, if the shell left them
 
@@ -52,9 +55,11 @@ _SECTIONS: dict[str, dict[str, _Lazy]] = {
         "status": _Lazy("status", "Show every job: its state, its holder, its lease, and why."),
         "top": _Lazy("top", "Watch every job live; q quits."),
         "lease": _Lazy("lease", "Show who holds which lease, under which token, for how long."),
+        "logs": _Lazy("logs", "Show what jobs have written; -f goes on with it."),
         "next": _Lazy("schedule", "Show when a cron job is due next.", "next_ticks"),
     },
     "Order": {
+        "reload": _Lazy("reload", "Take over a changed jobs.yaml, or tell a job to reload."),
         "stop": _Lazy("orders", "Stop jobs, wherever they run, until they are started again."),
         "start": _Lazy("orders", "Start jobs that were stopped or have failed."),
     },

@@ -12,7 +12,7 @@ from typing import Self
 from orchestrator.cli.target import LocalNode, Target
 from orchestrator.core.nouns import JobName
 from orchestrator.core.snapshot import ClusterReading, ClusterView, JobView, State, cluster_view
-from orchestrator.core.spec import Kind
+from orchestrator.core.spec import Kind, Scope
 from orchestrator.errors import StoreUnreachableError
 from orchestrator.store.reader import StoreReader
 
@@ -115,17 +115,24 @@ def _keys(target: Target, reading: ClusterReading) -> dict[JobName, str]:
 def _bare_rows(target: Target, reading: ClusterReading, own: list[ClusterView]) -> list[JobView]:
     rows = {row.name: row for view in own for row in view.jobs}
     kinds = {job: kind for member in reading.members for job, kind in _texts(member.info.get("kinds")).items()}
+    local = {job: Scope.NODE.value for member in reading.members for job in _names(member.info.get("local"))}
     if target.spec is not None:
         rows |= {
-            job.name: JobView(job.name, job.kind.value, ttl_ms=job.lease.ttl_ms, tags=job.tags)
+            job.name: JobView(
+                job.name,
+                job.kind.value,
+                ttl_ms=job.lease.ttl_ms if job.scope is Scope.CLUSTER else None,
+                tags=job.tags,
+                scope=job.scope.value,
+            )
             for job in target.spec.jobs
         }
     # A node on this machine knows its jobs also while Redis takes no word of any node (OOM, MISCONF).
-    names = dict.fromkeys([*target.keys, *reading.leases, *rows])
+    names = dict.fromkeys([*target.keys, *reading.leases, *rows, *local])
     return [
-        JobView(name, row.kind, ttl_ms=row.ttl_ms, tags=row.tags)
+        JobView(name, row.kind, ttl_ms=row.ttl_ms, tags=row.tags, scope=row.scope)
         if (row := rows.get(name))
-        else JobView(name, kinds.get(name, Kind.SERVICE.value))
+        else JobView(name, kinds.get(name, Kind.SERVICE.value), scope=local.get(name, Scope.CLUSTER.value))
         for name in names
     ]
 
@@ -153,6 +160,10 @@ def _texts(value: object) -> dict[str, str]:
     """Read names and texts from what somebody wrote of itself; whatever is none is left out."""
     pairs = value.items() if isinstance(value, Mapping) else ()
     return {name: text for name, text in pairs if _is_text(name) and _is_text(text)}
+
+
+def _names(value: object) -> list[str]:
+    return [name for name in value if _is_text(name)] if isinstance(value, Mapping) else []
 
 
 def _is_text(value: object) -> bool:

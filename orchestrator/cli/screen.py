@@ -6,18 +6,17 @@ not fit is counted and said later.
 """
 
 import contextlib
-import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from orchestrator import clock
+from orchestrator.cli.log_file import LineSplitter, LogFile, readable
 from orchestrator.core.messages import Say
 from orchestrator.core.nouns import JobName
-from orchestrator.view.phrases import clean
+from orchestrator.core.spec import JobSpec
 
 LONGEST_QUEUE = 10_000
 LOOK_EVERY_S = 0.2
@@ -31,23 +30,33 @@ class Screen:
     """Writes lines in a thread; every method returns at once."""
 
     def __init__(
-        self, word: Callable[[Say, float], str], *, logs: Mapping[JobName, Path | None], colours: bool
+        self,
+        word: Callable[[Say, float], str],
+        *,
+        logs: Callable[[JobSpec], tuple[Path | None, ...]] | None,
+        colours: bool,
     ) -> None:
         """Choose the wording.
 
         Args:
             word: Words one line.
-            logs: Where the jobs write that are to be shown, from their first run here on.
+            logs: Where a job writes, whose output is then shown from its first run here on; None: show none.
             colours: Paint warnings and job names.
         """
         self._word = word
-        self._logs = logs
+        self._logs_of = logs
+        self._logs: dict[JobName, tuple[Path | None, ...]] = {}
         self._colours = colours
         self._lines: queue.Queue[str | None] = queue.Queue(LONGEST_QUEUE)
         self._dropped = 0
-        self._followed: dict[str, _Followed] = {}
+        self._followed: dict[Path, _Followed] = {}
         self._thread = threading.Thread(target=self._write_on, name="screen", daemon=True)
         self._thread.start()
+
+    def show(self, jobs: Iterable[JobSpec]) -> None:
+        """Show the output of these jobs; of those that run already, what was told before stays."""
+        if self._logs_of is not None:
+            self._logs = {job.name: self._logs_of(job) for job in jobs}
 
     def say(self, say: Say) -> None:
         """Take one of the node's own lines."""
@@ -68,9 +77,9 @@ class Screen:
         self._thread.join(FAREWELL_S)
 
     def _follow(self, name: JobName) -> None:
-        log = self._logs.get(name)
-        if log is not None and name not in self._followed:
-            self._followed[name] = _Followed(name, log, _size(log))
+        for log in self._logs.get(name, ()):
+            if log is not None and log not in self._followed:
+                self._followed[log] = _Followed(name, log)
 
     def _write_on(self) -> None:
         while True:
@@ -81,6 +90,8 @@ class Screen:
                 continue
             if line is None:
                 self._write_followed()
+                for followed in self._followed.values():
+                    followed.close()
                 return
             self._write(line)
             if self._dropped:
@@ -100,37 +111,27 @@ class Screen:
             sys.stderr.flush()
 
 
-@dataclass(slots=True)
 class _Followed:
-    """A log file and how far it was shown."""
+    """The output of one job, from now on."""
 
-    name: str
-    log: Path
-    position: int
-    inode: int = 0
-    rest: bytes = b""
+    def __init__(self, name: str, log: Path) -> None:
+        """Begin at the present end of its log."""
+        self.name = name
+        self._file = LogFile(log)
+        self._lines = LineSplitter(LONGEST_LINE)
+        with contextlib.suppress(OSError):  # it may not be read: told by the job's own `log.failed`
+            self._file.begin_at_end()
 
     def read(self) -> list[str]:
-        """Return the whole lines that came since; a rotated file is read from its beginning."""
+        """Return the whole lines that came since; of a flood the newest."""
         try:
-            with self.log.open("rb") as file:
-                status = os.fstat(file.fileno())
-                if (self.inode and status.st_ino != self.inode) or status.st_size < self.position:
-                    self.position, self.rest = 0, b""
-                self.inode = status.st_ino
-                if status.st_size - self.position > MOST_BYTES_A_LOOK:
-                    self.position, self.rest = status.st_size - MOST_BYTES_A_LOOK, b""
-                file.seek(self.position)
-                data = self.rest + file.read(MOST_BYTES_A_LOOK)
-                self.position = file.tell()
+            if self._file.skip_to_last(MOST_BYTES_A_LOOK):
+                self._lines.rest()
+            data = self._file.read(MOST_BYTES_A_LOOK)
         except OSError:
             return []
-        *whole, self.rest = data.split(b"\n")
-        return [clean(line[:LONGEST_LINE].decode(errors="replace")) for line in whole]
+        return [readable(line) for line in self._lines.feed(data)]
 
-
-def _size(log: Path) -> int:
-    try:
-        return log.stat().st_size
-    except OSError:
-        return 0
+    def close(self) -> None:
+        """Close its log."""
+        self._file.close()

@@ -21,7 +21,7 @@ from orchestrator import control, paths
 from orchestrator.cli.options import Asked
 from orchestrator.core.nouns import JobName
 from orchestrator.core.snapshot import ClusterView
-from orchestrator.core.spec import ClusterSpec
+from orchestrator.core.spec import ClusterSpec, Scope
 from orchestrator.errors import ConfigError, UsageError
 from orchestrator.redis_url import parse_url
 
@@ -163,7 +163,7 @@ def _of_file(file: Path, asked: Asked, environ: Mapping[str, str], nodes: tuple[
         redis=redis or _embedded(state),
         spec=spec,
         nodes=members,
-        keys={job.name: job.key for job in spec.jobs},
+        keys={job.name: job.key for job in spec.jobs if job.scope is Scope.CLUSTER},
     )
 
 

@@ -11,7 +11,9 @@ The way of a file, each step in its own module:
 Must never touch Redis or a process; reads one file and, where told to expand it, the environment it is given.
 """
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -70,6 +72,11 @@ def parse(text: str, name: str, environ: Mapping[str, str], *, source: Path | No
     Raises:
         ConfigError: With every complaint, in the order of the file.
     """
+    with _without_collector():
+        return _parsed(text, name, environ, source)
+
+
+def _parsed(text: str, name: str, environ: Mapping[str, str], source: Path | None) -> ClusterSpec:
     document = yaml_document.read(text, name)
     if document.data is None:
         raise _error(document, document.complaints)
@@ -90,6 +97,18 @@ def parse(text: str, name: str, environ: Mapping[str, str], *, source: Path | No
         node_tags=file.node.tags,
         source=str(source) if source else "",
     )
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keep the collector of cycles away: a large file makes many objects and no cycle, and each look costs."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _resolve_what_is_sound(

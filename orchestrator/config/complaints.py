@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from orchestrator.config.document import Complaint, Document, Path
-from orchestrator.config.model import BRANCHES, Entry, entry_at
+from orchestrator.config.entry import Entry
+from orchestrator.config.model import BRANCHES, entry_at
 from orchestrator.config.values import kind_of, meant
 
 
@@ -63,9 +64,10 @@ def _unknown_key(path: Path) -> str:
     entry, key = entry_at(path[:-1]) or Entry, str(path[-1])
     if key in entry.PLANNED:
         return "planned, not in this version; remove it"
-    if path[0] == "defaults" and key in (entry_at(("jobs", "any", *path[1:-1])) or Entry).model_fields:
+    if path[0] == "defaults" and key in (entry_at(("jobs", "any", *path[1:-1])) or Entry).fields_by_key():
         return "cannot be a default; write it into the jobs"
-    return "unknown key" + (meant(key, entry.model_fields) or f"; known are {', '.join(sorted(entry.model_fields))}")
+    known = sorted(entry.fields_by_key())
+    return "unknown key" + (meant(key, known) or f"; known are {', '.join(known)}")
 
 
 def _missing(key: str) -> str:
@@ -76,8 +78,7 @@ def _missing(key: str) -> str:
 def _no_choice(given: object, expected: str, path: Path) -> str:
     """Say which words are known. pydantic lists them as `'a', 'b' or 'c'`."""
     if path[-1:] == ("log",):
-        planned = " (`journal` is planned, not in this version)" if given == "journal" else ""
-        return f"must be none, or a mapping such as {{max_size: 10MB}}{planned}"
+        return "must be journal, none, or a mapping such as {max_size: 10MB}"
     words = re.findall("'([^']*)'", expected)
     near = meant(given, words) if isinstance(given, str) else f"; is {kind_of(given)}"
     return f"must be {', '.join(words[:-1])} or {words[-1]}{near}"

@@ -31,7 +31,12 @@ MAX_VALUES = 300_000
 SHOWN_CHARACTERS = 110
 """Of a source line under a complaint."""
 
-_UNTAGGED = frozenset({*(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")), "!"})
+_TAGS = {
+    yaml.ScalarNode: "tag:yaml.org,2002:str",
+    yaml.SequenceNode: "tag:yaml.org,2002:seq",
+    yaml.MappingNode: "tag:yaml.org,2002:map",
+}
+_UNTAGGED = frozenset({*_TAGS.values(), "!"})
 """What a node without a tag of its own carries; `!` says "not resolved", which is what we do anyway."""
 _UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What YAML 1.2 (5.1, c-printable) does not allow to stand in a file."""
@@ -52,7 +57,7 @@ class Plain(str):
 
 
 class Place(NamedTuple):
-    """A position in the text, both counted from 1. A tuple, since a file has tens of thousands."""
+    """A position in the text, both counted from 1."""
 
     line: int
     column: int
@@ -74,15 +79,16 @@ class Document:
     Attributes:
         name: How the file is called in complaints.
         data: Mappings, lists, `Plain` and `str`; None where the text could not be read at all.
-        keys: Where the key of a mapping entry stands.
+        keys: Where the key of a mapping entry stands. These are PyYAML's own marks: a large file has tens of
+            thousands, and only those of a complaint become a `Place`.
         values: Where a value stands.
     """
 
     name: str
     text: str
     data: object = None
-    keys: dict[Path, Place] = field(default_factory=dict)
-    values: dict[Path, Place] = field(default_factory=dict)
+    keys: dict[Path, yaml.Mark] = field(default_factory=dict)
+    values: dict[Path, yaml.Mark] = field(default_factory=dict)
     complaints: list[Complaint] = field(default_factory=list)
 
     def complaint(self, path: Path, what: str, *, at_key: bool = False) -> Complaint:
@@ -90,8 +96,9 @@ class Document:
         known = path
         while known and known not in self.values:
             known = known[:-1]
-        place = self.keys.get(known) if at_key or known != path else None
-        return Complaint(place or self.values.get(known) or Place(1, 1), shown(path), what)
+        mark = self.keys.get(known) if at_key or known != path else None
+        mark = mark or self.values.get(known)
+        return Complaint(_at(mark) if mark else Place(1, 1), shown(path), what)
 
     def render(self, complaint: Complaint) -> str:
         """Return `file:line:col: path: what`, the source line and a caret below the place.
@@ -142,6 +149,10 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
     yaml_implicit_resolvers: dict[str, object] = {}  # noqa: RUF012 - overrides PyYAML's class attribute of this name
 
+    def resolve(self, kind: type[yaml.Node], value: object, implicit: object) -> str:  # noqa: ARG002 - PyYAML's signature
+        """Return the tag of a node that has none, without PyYAML's look for a better one: it is called for each."""
+        return _TAGS[kind]
+
 
 class _Walk:
     """Turns the composed nodes into data, and notes places and complaints on the way."""
@@ -152,14 +163,13 @@ class _Walk:
 
     def value(self, node: yaml.Node, path: Path) -> object:
         """Return the data of a node that stands at `path`."""
-        place = _at(node.start_mark)
-        self._document.values[path] = place
+        self._document.values[path] = node.start_mark
         self._values += 1
         if len(path) > MAX_DEPTH or self._values > MAX_VALUES:
-            return self._too_much(place, path)
+            return self._too_much(_at(node.start_mark), path)
         if node.tag not in _UNTAGGED:
             tag = node.tag.replace("tag:yaml.org,2002:", "!!")
-            self._complain(place, path, f"the tag `{tag}` means nothing here; remove it")
+            self._complain(_at(node.start_mark), path, f"the tag `{tag}` means nothing here; remove it")
         if isinstance(node, yaml.ScalarNode):
             return node.value if node.style else Plain(node.value)
         if isinstance(node, yaml.MappingNode):
@@ -169,13 +179,13 @@ class _Walk:
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
         data: dict[str, object] = {}
         for key_node, value_node, merged in self._entries(node, path):
-            key, place = key_node.value, _at(key_node.start_mark)
+            key = key_node.value
             below = (*path, key)
             if key not in data:
-                self._document.keys[below] = place
+                self._document.keys[below] = key_node.start_mark
                 data[key] = self.value(value_node, below)
             elif not merged:
-                first = self._document.keys[below].line
+                place, first = _at(key_node.start_mark), _at(self._document.keys[below]).line
                 self._complain(place, path, f"duplicate key `{key}` (first at line {first}); remove one of them")
         return data
 

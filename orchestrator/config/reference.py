@@ -9,11 +9,14 @@ Knows how the model is shown; must never add a rule of its own.
 
 import json
 import sys
+from collections.abc import Collection, Iterable
 from importlib import resources
 from typing import Any
 
-from orchestrator.config import values
-from orchestrator.config.model import Backoff, Entry, File, Job, JobDefaults, JobLease, Log, Node, Stop
+from orchestrator.config import process_values, values
+from orchestrator.config.entry import Entry
+from orchestrator.config.model import File, Job, Node
+from orchestrator.config.sections import Backoff, Health, Hook, JobLease, Limits, Log, Reload, Stop
 
 Schema = dict[str, Any]
 """A piece of JSON Schema."""
@@ -24,10 +27,36 @@ SECTIONS: tuple[tuple[str, type[Entry]], ...] = (
     ("A job", Job),
     ("`lease`", JobLease),
     ("`stop`", Stop),
+    ("`reload`", Reload),
     ("`backoff`", Backoff),
+    ("`health`", Health),
+    ("Hooks", Hook),
+    ("`limits`", Limits),
     ("`log`", Log),
 )
-_PATTERNS = {values.DURATION_PATTERN: "duration", values.SIZE_PATTERN: "size", values.NAME_PATTERN: "name"}
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("What runs, and when", ("command", "cron", "every", "timezone", "misfire_grace", "timeout", "enabled", "tags")),
+    ("Where, and in which order", ("scope", "instances", "lease", "on_redis_loss", "after", "priority")),
+    (
+        "When it has ended",
+        (
+            *("restart", "success_exit_codes", "no_restart_exit_codes", "backoff", "healthy_after", "max_failures"),
+            "on_crash_loop",
+        ),
+    ),
+    ("While it runs", ("health", "on_unhealthy", "max_age", "max_rss", "reload", "stop")),
+    ("Commands at its turns", ("on_start", "on_success", "on_failure", "on_step_down")),
+    ("Environment", ("cwd", "env", "env_file", "env_inherit")),
+    ("User and limits", ("user", "group", "umask", "nice", "oom_score_adj", "limits")),
+    ("Output", ("log",)),
+)
+"""The keys of a job in the order in which one looks for them; a table of fifty rows is read by nobody."""
+_PATTERNS = {
+    values.DURATION_PATTERN: "duration",
+    values.SIZE_PATTERN: "size",
+    values.NAME_PATTERN: "name",
+    process_values.UMASK_PATTERN: "octal digits",
+}
 _TRUTH = "`true` \\| `false`"
 
 
@@ -62,9 +91,9 @@ def _for_editors(entry: Schema) -> Schema:
 
 def _property(shape: Schema) -> Schema:
     shape = {key: value for key, value in shape.items() if key != "title"}
-    options = [option for option in shape.get("anyOf", []) if option != {"type": "null"}]
-    if len(options) == 1:
-        shape = {**options[0], **{key: value for key, value in shape.items() if key != "anyOf"}}
+    if options := [option for option in shape.pop("anyOf", []) if option != {"type": "null"}]:
+        # A key without a value is refused: None is what a left-out key is, and no file can say it.
+        shape = {**(options[0] if len(options) == 1 else {"anyOf": options}), **shape}
     default = shape.get("default")
     if default is None or isinstance(default, dict):
         shape.pop("default", None)
@@ -78,20 +107,20 @@ def _property(shape: Schema) -> Schema:
 def _section(title: str, entry: type[Entry]) -> str:
     schema = json.loads(schema_text())
     properties = schema["properties"] if entry is File else schema["$defs"][entry.__name__]["properties"]
-    required = {key for key, field in entry.model_fields.items() if field.is_required()}
+    required = [key for key, field in entry.fields_by_key().items() if field.is_required()]
+    if entry is Job:
+        tables = [f"### {group}\n\n{_table(entry, properties, keys, required)}" for group, keys in GROUPS]
+    else:
+        tables = [_table(entry, properties, dict.fromkeys([*required, *entry.fields_by_key()]), required)]
+    return f"\n## {title}\n\n{_prose(entry)}\n\n" + "\n".join(tables)
+
+
+def _table(entry: type[Entry], properties: Schema, keys: Iterable[str], required: Collection[str]) -> str:
     rows = [
-        f"| `{key}` | {_kind(shape)} | {_default(key, shape, required)} | {_meaning(entry, key)} |"
-        for key, shape in sorted(properties.items(), key=lambda item: (item[0] not in required, _place(entry, item[0])))
+        f"| `{key}` | {_kind(properties[key])} | {_default(key, properties[key], required)} | {_meaning(entry, key)} |"
+        for key in keys
     ]
-    table = "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows])
-    return f"\n## {title}\n\n{_prose(entry)}\n\n{table}\n"
-
-
-def _place(entry: type[Entry], key: str) -> int:
-    """Return where a key stands in the page: a job's own keys before those it shares with `defaults`."""
-    own = [name for name in entry.model_fields if name not in JobDefaults.model_fields]
-    shared = [name for name in entry.model_fields if name in JobDefaults.model_fields]
-    return [*own, *shared].index(key)
+    return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
 
 
 def _prose(entry: type[Entry]) -> str:
@@ -108,7 +137,10 @@ def _kind(shape: Schema) -> str:
         return " \\| ".join(f"`{word}`" for word in shape.get("enum", [shape.get("const")]))
     if options := shape.get("anyOf", shape.get("oneOf")):
         kinds = dict.fromkeys(_kind(option) for option in options)
-        if "text" in kinds:  # what the schema lists as number or truth beside a text is read as the text it is
+        if kinds.keys() & {
+            "text",
+            "octal digits",
+        }:  # what the schema lists as number or truth beside a text is read as the text it is
             kinds = dict.fromkeys(kind for kind in kinds if kind not in {"number", _TRUTH})
         return " \\| ".join(kinds)
     if shape.get("type") == "array":
@@ -127,7 +159,7 @@ def _referred(name: str) -> str:
     return _kind(File.model_json_schema()["$defs"][name])
 
 
-def _default(key: str, shape: Schema, required: set[str]) -> str:
+def _default(key: str, shape: Schema, required: Collection[str]) -> str:
     if key in required:
         return "required"
     default = shape.get("default")
@@ -135,7 +167,7 @@ def _default(key: str, shape: Schema, required: set[str]) -> str:
 
 
 def _meaning(entry: type[Entry], key: str) -> str:
-    return " ".join((entry.model_fields[key].description or "").split()).replace("|", "\\|")
+    return " ".join((entry.fields_by_key()[key].description or "").split()).replace("|", "\\|")
 
 
 def _planned() -> str:

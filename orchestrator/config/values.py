@@ -1,6 +1,7 @@
-"""The kinds of value a jobs.yaml has: durations, sizes, names, texts with variables.
+"""The kinds of value a jobs.yaml has: durations, sizes, numbers, names, texts with variables.
 
-Knows how one value is written and what it means; must never know which key it stands under.
+Knows how one value is written and what it means; must never know which key it stands under. What only
+a process is given stands in `process_values.py`, where something answers in `addresses.py`.
 
 Every reader takes what `document.py` gives (`Plain` for an unquoted scalar, `str` for a quoted one) and
 returns a value or raises `ValueError` with what is wrong and what to write instead. A value that was
@@ -8,7 +9,6 @@ not written down, that is, a default, passes no reader.
 """
 
 import re
-import signal
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
@@ -18,17 +18,18 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import ValidationInfo
 
 from orchestrator.config.document import Plain
-from orchestrator.redis_url import parse_url
 
 LONGEST_S = 10 * 366 * 86400.0
 """Ten years: more than anyone means, and far below what Redis takes for a time to live."""
 LONGEST_NAME = 100
 NAME_PATTERN = rf"^[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}$"
+_NAME = re.compile(NAME_PATTERN, re.ASCII)
 _UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 DURATION_PATTERN = "^(?=.)" + "".join(rf"([0-9]+(\.[0-9]+)?{unit})?" for unit in _UNITS_S) + "$"
+_DURATION = re.compile(DURATION_PATTERN, re.ASCII)
+_DURATION_PART = re.compile("([0-9.]+)(ms|[dhms])")
 _SIZE_UNITS = {"B": 1, "kB": 1000, "KB": 1000, "KiB": 1024, "MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30}
 SIZE_PATTERN = rf"^[0-9]+({'|'.join(_SIZE_UNITS)})$"
-_NO_STOP_SIGNALS = {"SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGCONT", "SIGCHLD"}
 _VARIABLE = re.compile(
     r"\$(?:(?P<escaped>\$)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|(?P<odd>\{))"
 )
@@ -48,7 +49,7 @@ def text(value: object) -> str:
 def name(value: object) -> str:
     """Read a name that becomes part of keys and file names."""
     read = text(value)
-    if not re.fullmatch(NAME_PATTERN, read, re.ASCII):
+    if not _NAME.fullmatch(read):
         raise ValueError(
             f"`{read[:LONGEST_NAME]}` is no name; use letters, digits, `-`, `_` and `.`,"
             f" a letter, a digit or `_` first, at most {LONGEST_NAME} characters"
@@ -59,8 +60,8 @@ def name(value: object) -> str:
 def seconds(value: object) -> float:
     """Read a duration such as `500ms`, `15s` or `1h30m`; return seconds."""
     read = text(value)
-    if re.fullmatch(DURATION_PATTERN, read, re.ASCII):
-        return sum(float(count) * _UNITS_S[unit] for count, unit in re.findall("([0-9.]+)(ms|[dhms])", read))
+    if _DURATION.fullmatch(read):
+        return sum(float(count) * _UNITS_S[unit] for count, unit in _DURATION_PART.findall(read))
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", read, re.ASCII):
         raise ValueError(f"a duration needs a unit; write {read}s, {read}m or {read}h")
     raise ValueError("use a duration such as 500ms, 15s, 2m, 1h, 2d or 1h30m")
@@ -139,39 +140,6 @@ def number(at_least: float, at_most: float) -> Callable[[object], float]:
     return bounded
 
 
-def command(value: object) -> tuple[str, ...]:
-    """Read a command; return what is exec'd."""
-    if isinstance(value, str):
-        if not text(value).strip():
-            raise ValueError("is empty; write what is to run")
-        return ("/bin/sh", "-c", text(value))
-    if not isinstance(value, list):
-        raise ValueError(f"must be a list of words, or a text for `sh -c`; is {kind_of(value)}")  # noqa: TRY004 - as above
-    argv = []
-    for at, item in enumerate(value, start=1):
-        try:
-            argv.append(text(item))
-        except ValueError as error:
-            raise ValueError(f"word {at} of the list {error}") from None
-    if not argv or not argv[0]:
-        raise ValueError("is empty; the first word of the list is the program")
-    return tuple(argv)
-
-
-def stop_signal(value: object) -> str:
-    """Read a signal's name; return it with its `SIG`."""
-    read = text(value)
-    if by_number := {str(known.value): known.name for known in signal.Signals}.get(read):
-        raise ValueError(f"write the name, not the number: {by_number}")
-    full = read.upper() if read.upper().startswith("SIG") else f"SIG{read.upper()}"
-    if full in _NO_STOP_SIGNALS:
-        raise ValueError(f"{full} ends no process; use SIGTERM, SIGINT, SIGQUIT or SIGHUP")
-    if full not in signal.Signals.__members__:
-        short = (known.removeprefix("SIG") for known in signal.Signals.__members__)
-        raise ValueError(f"no such signal{meant(full.removeprefix('SIG'), short) or '; use SIGTERM, SIGINT or SIGHUP'}")
-    return full
-
-
 def zone(value: object) -> str:
     """Read an IANA time zone."""
     read = text(value)
@@ -190,23 +158,6 @@ def _zone_exists(key: str) -> bool:
     except (LookupError, ValueError, OSError):  # unknown, not a relative path, a directory such as `America`
         return False
     return True
-
-
-def env_name(value: object) -> str:
-    """Read the name of an environment variable."""
-    read = text(value)
-    if not read or "=" in read:
-        raise ValueError("the name of a variable is not empty and contains no `=`")
-    return read
-
-
-def env_inherit(value: object) -> str | tuple[str, ...]:
-    """Read `all`, `none` or a list of names."""
-    if isinstance(value, list):
-        return tuple(env_name(item) for item in value)
-    if isinstance(value, str) and value in {"all", "none"}:
-        return str(value)
-    raise ValueError("must be all, none, or a list of names: [PATH, LANG]")
 
 
 def expanded(value: object, info: ValidationInfo) -> str:
@@ -241,32 +192,32 @@ def expanded_name(value: object, info: ValidationInfo) -> str:
 
 def expanded_path(value: object, info: ValidationInfo) -> str | None:
     """Read a path after its variables; None where they came out empty."""
-    read = expanded(_not_empty(value), info)
+    read = expanded(not_empty(value), info)
     if read.startswith("~"):
         raise ValueError("`~` is not expanded; write ${HOME}")
     return read or None
 
 
-def _not_empty(value: object) -> object:
+def expanded_file(value: object, info: ValidationInfo) -> str | None:
+    """Read the path of a file that is written; None where its variables came out empty."""
+    read = expanded_path(value, info)
+    if read and (read.endswith("/") or read.rsplit("/", 1)[-1] in {".", ".."}):
+        raise ValueError(f"is a directory; name a file in it, such as {read.rstrip('/')}/job.log")
+    return read
+
+
+def one_or_more(value: object) -> object:
+    """Read the short form of a list with one text, which is that text alone."""
+    if isinstance(value, dict):
+        raise ValueError("must be a text, or a list of texts; is a mapping")  # noqa: TRY004 - as above
+    return [value] if isinstance(value, str) else value
+
+
+def not_empty(value: object) -> object:
     """Refuse a text that was written empty; variables may come out so, and then the default serves."""
     if value == "" and not isinstance(value, Plain):
         raise ValueError("is empty; write a value, or remove the key")
     return value
-
-
-def exit_codes(value: tuple[int, ...]) -> tuple[int, ...]:
-    """Refuse a list of exit codes without which every run would be a failure."""
-    if not value:
-        raise ValueError("must have at least one code")
-    return value
-
-
-def redis_url(value: object, info: ValidationInfo) -> str | None:
-    """Read the URL of a Redis; None where its variables came out empty. The URL is never repeated: it holds secrets."""
-    read = expanded(_not_empty(value), info)
-    if read:
-        parse_url(read)
-    return read or None
 
 
 def kind_of(value: object) -> str:
@@ -276,6 +227,12 @@ def kind_of(value: object) -> str:
     if isinstance(value, str):
         return "text"
     return "a list" if isinstance(value, list) else "a mapping"
+
+
+def listed(words: Iterable[str], joint: str = "or") -> str:
+    """Return words as one lists them: `a`, `b` or `c`."""
+    *others, last = [f"`{word}`" for word in words]
+    return f"{', '.join(others)} {joint} {last}" if others else last
 
 
 def meant(word: str, known: Iterable[str]) -> str:

@@ -86,6 +86,7 @@ class LeaseGranted:
     Attributes:
         adopted: An earlier acquire of this incarnation had succeeded without our knowing.
         last_tick_ms: The newest tick ever claimed (or the floor), 0 for a service.
+        last: The record of the last run, of whichever node; None: none, or none that can be read.
     """
 
     job: JobName
@@ -94,6 +95,7 @@ class LeaseGranted:
     adopted: bool
     last_tick_ms: int
     asked_at: float
+    last: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,13 @@ Rules:
 3. A job is neither asked for nor started while an earlier run here is not proven to be over.
 4. An ordered stop renews the lease as long as the stop takes.
 5. What the store did not answer is asked again with the next heartbeat, never at once.
+6. A lease that is left to others (a crash loop, a service that is not healthy) is asked for again only after a
+   while, if nobody took it; where no other node could take it, it is kept.
+7. A service that came to its end for good is not started again by another node or a restart of this one: the
+   record tells what ran. A newer order to start, or another command, starts it.
 """
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from zlib import crc32
 
 from orchestrator.core.answers import (
     LeaseGranted,
@@ -38,24 +39,29 @@ from orchestrator.core.answers import (
     TickClaimed,
     TickRefused,
 )
+from orchestrator.core.bulletin import Bulletin
+from orchestrator.core.fitness import Fitness
+from orchestrator.core.here import Here
 from orchestrator.core.lease import NEVER, Lease, Phase
 from orchestrator.core.messages import (
     Action,
     Event,
     ExtendRun,
-    KillRun,
     Nudged,
     RememberToken,
+    RunChecked,
     RunEnded,
+    RunMeasured,
     RunStarted,
     RunStuck,
     RunUnproven,
     Say,
     StartRun,
-    StopRun,
 )
-from orchestrator.core.nouns import Intent, Moment, NodeName, RunId, Token
-from orchestrator.core.requests import AcquireLease, PublishState, RecordRun, ReleaseLease
+from orchestrator.core.node_lease import NodeLease
+from orchestrator.core.nouns import Intent, Moment, RunId, Token
+from orchestrator.core.reload import Effect, Revision, runs_are_cut
+from orchestrator.core.requests import AcquireLease, PublishState, ReleaseLease
 from orchestrator.core.restart import Restarts
 from orchestrator.core.run import (
     LEASE_LOST,
@@ -65,42 +71,19 @@ from orchestrator.core.run import (
     Stage,
     child_environment,
     describe_end,
-    ended_by_itself,
+    exit_status_of,
     never_started,
     outcome,
     record_of,
 )
 from orchestrator.core.server import Server
 from orchestrator.core.snapshot import iso_utc
-from orchestrator.core.spec import JobSpec, Kind, Restart
+from orchestrator.core.spec import JobSpec, Kind, Scope
 from orchestrator.core.ticks import Ticks
 from orchestrator.errors import InvariantError
 
-MOST_UNRECORDED = 10
-"""Records of ended runs that wait for the store; older ones are given up, the log has them."""
-
-PUBLISH_AGAIN_BEATS = 20
-"""A published state that somebody deleted or broke stands again after so many heartbeats (a minute)."""
-
 AT_ONCE = 2
 """The urgency of a third request to go (`LeaveOrdered`): kill."""
-
-
-@dataclass(slots=True)
-class Here:
-    """What a job must know of its node.
-
-    Attributes:
-        member: The node bears its name undisputed; before that nothing may be asked for.
-        urgency: None while the node stays; 0, 1, 2 when it leaves (see `LeaveOrdered`).
-        silence: Why the store does not answer, "" while it does.
-    """
-
-    node: NodeName
-    incarnation: str
-    member: bool = False
-    urgency: int | None = None
-    silence: str = ""
 
 
 class Job:
@@ -110,8 +93,11 @@ class Job:
         run: The run that has not been proven to be over, None if there is none.
         intent: The standing order of people, None if there is none.
         conflict: Another node's claim on this job under another lease key, "" if none.
-        done: Why the service needs no further run, "" if it does.
+        others: The other live nodes that could run it.
+        drift: A live node that has another definition of it, "" if none has.
         last: The record of the last run that ended here, None if none did.
+        fault: Its exit status when it has failed for good, or a cron's run has failed; None while neither.
+        revision: What the file says now, while it cannot be taken over yet.
     """
 
     def __init__(self, spec: JobSpec, here: Here, server: Server, floor: Token) -> None:
@@ -119,20 +105,21 @@ class Job:
         self.spec = spec
         self.here = here
         self.server = server
-        self.lease = Lease(spec, node=here.node, incarnation=here.incarnation, floor=floor)
+        kind_of_lease = Lease if spec.scope is Scope.CLUSTER else NodeLease
+        self.lease = kind_of_lease(spec, node=here.node, incarnation=here.incarnation, floor=floor)
         self.ticks = Ticks(spec)
         self.restarts = Restarts(spec.backoff, f"{spec.name}|{here.node}")
+        self.fitness = Fitness(spec)
+        self.bulletin = Bulletin(spec)
         self.run: Run | None = None
         self.intent: Intent | None = None
         self.conflict = ""
-        self.done = ""
+        self.others: tuple[str, ...] = ()
+        self.drift = ""
         self.last: Mapping[str, object] | None = None
+        self.fault: int | None = None
+        self.revision: Revision | None = None
         self._starts = 0
-        self._published = ""
-        self._publishing = ""
-        self._unpublished = False
-        self._beats = crc32(spec.name.encode()) % PUBLISH_AGAIN_BEATS  # so that not all publish in one heartbeat
-        self._unrecorded: list[RecordRun] = []
 
     # --- events: each changes the state; what follows from it comes from `advance` -------------------
 
@@ -151,11 +138,7 @@ class Job:
             case LeaseRefused():
                 self.lease.on_refused(event, now.boot, self.server)
             case LeaseGranted():
-                self.lease.on_granted(event)
-                self._forget_published()
-                yield self._say("lease.acquired", token=event.token)
-                doubt_ms, lost_ms = self.server.doubt_ms(now), self.server.lost_until_ms(now)
-                yield from self.ticks.begin(now, event.last_tick_ms, doubt_ms, lost_ms)
+                yield from self._on_granted(event, now)
             case LeaseRenewed():
                 yield from self._on_renewed(event)
             case RenewalLate():
@@ -184,7 +167,12 @@ class Job:
             case RunStarted() if self.run and self.run.id == event.run:
                 self.run.pid = event.pid
                 self.run.stage = Stage.RUNNING if self.run.stage is Stage.STARTING else self.run.stage
+                self.fitness.begin(event.run, now)
                 yield self._say("run.started", run=event.run, pid=event.pid, token=self.run.token)
+            case RunChecked() if self.run and self.run.id == event.run:
+                yield from self._on_checked(event, now)
+            case RunMeasured() if self.run and self.run.id == event.run:
+                self.fitness.on_measured(event)
             case RunUnproven() if self.run and self.run.id == event.run:
                 self.run.unproven = event.why
                 yield self._say("run.unproven", run=event.run, why=event.why, level="warning")
@@ -194,17 +182,28 @@ class Job:
             case RunEnded() if self.run and self.run.id == event.run:
                 yield from self._on_ended(self.run, event, now)
             case RunRecorded():
-                self._unrecorded = [record for record in self._unrecorded if record.run != event.run]
+                self.bulletin.on_recorded(event.run)
             case StatePublished():
-                self._published, self._publishing = self._publishing if event.was_ours else "", ""
+                self.bulletin.on_published(was_ours=event.was_ours)
             case _:
                 pass
+
+    def _on_granted(self, granted: LeaseGranted, now: Moment) -> Iterator[Action]:
+        self.lease.on_granted(granted)
+        self.bulletin.forget()
+        yield self._say("lease.acquired", token=granted.token)
+        if self.spec.kind is Kind.SERVICE and granted.last is not None:
+            ordered_ms = self.intent.at_ms if self.intent is not None else 0
+            if self.restarts.remember(self.spec, granted.last, ordered_ms):
+                self.last = granted.last
+        doubt_ms, lost_ms = self.server.doubt_ms(now), self.server.lost_until_ms(now)
+        yield from self.ticks.begin(now, granted.last_tick_ms, doubt_ms, lost_ms)
 
     def _on_renewed(self, renewed: LeaseRenewed) -> Iterator[Action]:
         if not self.lease.on_renewed(renewed):
             return
         if renewed.put_back:
-            self._forget_published()
+            self.bulletin.forget()
             yield self._say("lease.put_back", token=renewed.token, level="warning")
         deadlines = self.lease.deadlines()
         if self.run is not None and deadlines is not None and self.run.token == renewed.token:
@@ -216,14 +215,24 @@ class Job:
                 self.lease.on_ask_unanswered()
             case ReleaseLease():
                 yield from self._lose("the lease was given back")
-            case PublishState():  # shown again with the next heartbeat
-                self._published, self._publishing, self._unpublished = self._publishing, "", True
+            case PublishState():
+                self.bulletin.on_silent()
             case _:
                 pass
 
+    def _on_checked(self, checked: RunChecked, now: Moment) -> Iterator[Action]:
+        was = self.fitness.healthy
+        self.fitness.on_checked(checked, now)
+        if not checked.healthy:
+            yield self._say("health.failed", run=checked.run, why=self.fitness.note, level="warning")
+        elif was is not True:
+            yield self._say("health.ok", run=checked.run)
+
     def _on_ended(self, run: Run, ended: RunEnded, now: Moment) -> Iterator[Action]:
         self.run = None
-        self.last = record_of(self.spec, run, ended, self.here.node, now)
+        self.fitness.forget()
+        order_ms = self.intent.at_ms if self.intent is not None else 0
+        self.last = record_of(self.spec, run, ended, self.here.node, now, order_ms=order_ms)
         word = outcome(self.spec, run, ended)
         yield self._say(
             "run.ended",
@@ -233,16 +242,16 @@ class Job:
             elapsed_s=round(ended.elapsed_s, 2),
             level="info" if word in ("ok", "stopped") else "warning",
         )
-        record = RecordRun(self.spec.name, self.spec.key, run.token, run.id, json.dumps(self.last), asked_at=now.boot)
-        self._unrecorded = [*self._unrecorded, record][-MOST_UNRECORDED:]
-        yield record
+        if self.spec.scope is Scope.CLUSTER:
+            yield self.bulletin.record(run.token, run.id, self.last, now)
         if run.tick_ms is not None and never_started(run, ended):
             yield self._say("tick.lost", tick=iso_utc(run.tick_ms / 1000), why=describe_end(self.last), level="warning")
-        if self.spec.kind is Kind.SERVICE and ended_by_itself(run, ended):
-            if self.spec.restart is Restart.NEVER or (self.spec.restart is Restart.ON_FAILURE and word == "ok"):
-                self.done = f"done ({describe_end(self.last)})"
-            else:
-                self.restarts.on_ended(ended.elapsed_s, now.boot)
+        if self.spec.kind is Kind.SERVICE:
+            self.restarts.judge(self.spec, run, ended, self.last, now.boot)
+            if self.resting(now):
+                yield self._say("lease.left", why=self.restarts.rest_why, level="warning")
+        if word != "ok" and (self.restarts.over or (self.spec.kind is Kind.CRON and word in ("failed", "timeout"))):
+            self.fault = exit_status_of(self.last)
 
     def order(self, intent: Intent | None) -> None:
         """Take a standing order; a newer order to run also forgets failures and ends."""
@@ -252,62 +261,100 @@ class Job:
             and (self.intent is None or intent.at_ms > self.intent.at_ms)
         ):
             self.restarts.forget()
-            self.done = ""
         self.intent = intent
 
     # --- what follows from the state ----------------------------------------------------------------
+
+    @property
+    def done(self) -> str:
+        """Why the service needs no further run, "" if it does."""
+        return self.restarts.done
 
     @property
     def unwanted(self) -> str:
         """Why this node should not hold the lease, "" if it should."""
         if not self.spec.enabled:
             return "it is disabled in the file"
+        if self.revision is not None and self.revision.spec is None:
+            return "it was removed from the file"
         if self.here.urgency is not None:
             return "the node leaves"
-        if not self.here.member:
+        if not self.here.member and self.spec.scope is Scope.CLUSTER:
             return "the node has not joined the cluster yet"
         if self.intent is not None and self.intent.want == "stopped":
             return "stop was ordered"
+        if self.revision is not None and self.revision.effect >= Effect.MOVED and (self.run is None or self._is_cut):
+            return "its definition changed"
         return self.conflict
+
+    @property
+    def _is_cut(self) -> bool:
+        return self.revision is not None and runs_are_cut(self.spec, self.revision.effect)
+
+    def resting(self, now: Moment) -> bool:
+        """Say whether the lease is left to another node that could take it (rule 6)."""
+        return bool(self.others) and now.boot < self.restarts.rest_until
+
+    def waits_for(self, now: Moment) -> str:
+        """Return the first job of `after` that is not up, "" if all are."""
+        return next((name for name in self.spec.after if not self.here.is_up(name, now)), "")
 
     def advance(self, now: Moment) -> Iterator[Action]:
         """Do what the table says for the present state; calling it again changes nothing."""
+        self._take_over()
         if self.lease.held and now.boot >= self.lease.ends_at():
             yield self._say("lease.ended", why="it could not be renewed in time", level="warning")
             yield from self._lose("the lease ended")
         if self.run is not None:
             yield from self._mind(self.run, now)
+        if self._may_ask and now.boot >= self._ask_at(now):
+            yield from self._ask(now)
+        if self.lease.held and self.lease.value is not None and not self.unwanted:
+            yield from self.ticks.due(now, self.lease.value)
         if self.lease.held:
-            if self.run is None:
-                yield from self._use_lease(now)
-            if not self.unwanted and self.lease.value is not None and self.lease.held:
-                yield from self._skip_overlap(now)
-                yield from self.ticks.due(now, self.lease.value)
-        elif self._may_ask and now.boot >= self.lease.ask_at:
-            yield self.lease.ask(now, self.server)
+            yield from self._use_lease(now) if self.run is None else self.ticks.skip(self.run.id, now)
 
     @property
     def _may_ask(self) -> bool:
-        return self.run is None and self.lease.phase is Phase.STANDBY and bool(self.server.epoch) and not self.unwanted
+        known = bool(self.server.epoch) or self.spec.scope is Scope.NODE
+        return self.run is None and self.lease.phase is Phase.STANDBY and known and not self.unwanted
+
+    def _ask_at(self, now: Moment) -> float:
+        return max(self.lease.ask_at, self.restarts.rest_until) if self.resting(now) else self.lease.ask_at
+
+    def _ask(self, now: Moment) -> Iterator[Action]:
+        if isinstance(self.lease, NodeLease):
+            self.lease.take()
+            yield from self.ticks.begin(now, round(1000 * now.utc), 0, 0)
+        else:
+            yield self.lease.ask(now, self.server)
 
     def _use_lease(self, now: Moment) -> Iterator[Action]:
-        if self.unwanted:
-            yield self.lease.release(now.boot, self.server)
+        if self.unwanted or self.resting(now):
+            yield from self._give_back(now)
         elif self.spec.kind is Kind.CRON and self.lease.may_start(now.boot):
             claim = self.ticks.take(now)
             if claim is not None:
                 yield self._start(claim.run, claim.reason, now, tick_ms=claim.tick_ms)
         elif self._startable(now) and now.boot >= self.restarts.ready_at:
             self._starts += 1
-            yield self._start(RunId(f"{self.spec.name}@{self._token()}.{self._starts}"), Reason.START, now)
+            under = self._token() or self.here.incarnation
+            yield self._start(RunId(f"{self.spec.name}@{under}.{self._starts}"), Reason.START, now)
+
+    def _give_back(self, now: Moment) -> Iterator[Action]:
+        if isinstance(self.lease, NodeLease):
+            yield from self._lose("it is stopped")
+        else:
+            yield self.lease.release(now.boot, self.server)
 
     def _startable(self, now: Moment) -> bool:
         """Say whether only the backoff can keep a service from being started."""
         return (
             self.spec.kind is Kind.SERVICE
             and self.run is None
-            and not (self.unwanted or self.done or self.restarts.given_up)
+            and not (self.unwanted or self.restarts.over)
             and self.lease.may_start(now.boot)
+            and not self.waits_for(now)
         )
 
     def _start(self, run_id: RunId, reason: Reason, now: Moment, tick_ms: int | None = None) -> StartRun:
@@ -317,38 +364,35 @@ class Job:
 
     def _mind(self, run: Run, now: Moment) -> Iterator[Action]:
         if not self.lease.holds(run.token):
-            yield from self._kill(run, LEASE_LOST)
+            yield from run.kill(LEASE_LOST)
         elif self.here.urgency == AT_ONCE:
-            yield from self._kill(run, "the node was told to go at once")
+            yield from run.kill("the node was told to go at once")
         elif self.unwanted:
             grace_s = self.spec.stop.timeout_s
             if self.here.urgency:
                 grace_s = min(grace_s, self.spec.lease.step_down_grace_s)
-            yield from self._stop(run, grace_s, self.unwanted)
+            yield from run.stop(grace_s, self.unwanted)
+        elif self._is_cut:
+            yield from run.stop(self.spec.stop.timeout_s, "its definition changed")
         elif self.spec.timeout_s is not None and now.boot >= run.started.boot + self.spec.timeout_s:
-            yield from self._stop(run, self.spec.stop.timeout_s, TIMED_OUT)
+            yield from run.stop(self.spec.stop.timeout_s, TIMED_OUT, failure=True)
+        elif run.unfit is None and (verdict := self.fitness.verdict(now)) is not None:
+            run.unfit = verdict
+            yield from run.stop(self.spec.stop.timeout_s, verdict.why, failure=verdict.failure)
 
-    def _stop(self, run: Run, grace_s: float, why: str) -> Iterator[Action]:
-        if grace_s < run.grace_s:
-            run.stage = Stage.STOPPING
-            run.grace_s = grace_s
-            run.stop_why = run.stop_why or why
-            yield StopRun(run.id, grace_s, why)
-
-    def _kill(self, run: Run, why: str) -> Iterator[Action]:
-        if not run.killed:
-            run.stage = Stage.STOPPING
-            run.killed = True
-            run.stop_why = run.stop_why or why
-            yield KillRun(run.id, why)
-
-    def _skip_overlap(self, now: Moment) -> Iterator[Action]:
-        if self.run is None:
+    def _take_over(self) -> None:
+        """Go over to another definition in place, where the lease allows it and no run stands in the way."""
+        revision = self.revision
+        if revision is None or revision.spec is None or revision.effect > Effect.RESTARTED:
             return
-        claim = self.ticks.take(now)
-        if claim is not None:
-            why = f"{self.run.id} still runs (overlap: skip)"
-            yield self._say("tick.skipped", tick=iso_utc(claim.tick_ms / 1000), why=why, level="warning")
+        if revision.effect is Effect.RESTARTED and self.run is not None:
+            return
+        self.revision = None
+        self.spec = revision.spec
+        self.lease.redefine(self.spec)
+        self.ticks.redefine(self.spec)
+        self.fitness.redefine(self.spec)
+        self.restarts.redefine(self.spec, self.last or {}, another=revision.effect is Effect.RESTARTED)
 
     # --- heartbeats, publication, waking ------------------------------------------------------------
 
@@ -358,21 +402,14 @@ class Job:
             share = self.lease.beat(now.boot)
             if share is not None:
                 yield share
-        yield from self._unrecorded
-        self._beats += 1
-        if self._unpublished or self._beats % PUBLISH_AGAIN_BEATS == 0:
-            self._forget_published()
+        yield from self.bulletin.beat()
         if self.lease.held:
             self.ticks.on_beat(now)
 
     def publish(self, state: Mapping[str, object], now: Moment) -> Iterator[Action]:
-        """Show a changed state to everybody; one publication at a time."""
-        if self.lease.value is None or not self.lease.held or self._publishing:
-            return
-        text = json.dumps({"token": self.lease.value.token, **state})
-        if text != self._published:
-            self._publishing = text
-            yield PublishState(self.spec.name, self.spec.key, self.lease.value, text, asked_at=now.boot)
+        """Show a changed state to everybody."""
+        if self.lease.value is not None and self.lease.held and self.spec.scope is Scope.CLUSTER:
+            yield from self.bulletin.publish(self.lease.value, state, now)
 
     def next_deadline(self, now: Moment) -> float:
         """Return the boot instant at which `advance` will have something to do, or earlier."""
@@ -384,9 +421,11 @@ class Job:
             if self._startable(now):
                 at = min(at, self.restarts.ready_at)
         elif self._may_ask:
-            at = self.lease.ask_at
-        if self.run is not None and self.spec.timeout_s is not None and not (self.run.killed or self.run.stop_why):
-            at = min(at, self.run.started.boot + self.spec.timeout_s)
+            at = self._ask_at(now)
+        if self.run is not None and not (self.run.killed or self.run.stop_why):
+            at = min(at, self.fitness.due_at())
+            if self.spec.timeout_s is not None:
+                at = min(at, self.run.started.boot + self.spec.timeout_s)
         return at
 
     @property
@@ -394,13 +433,9 @@ class Job:
         """Whether nothing of it is left on this node: no run, no lease, no request that could bring one."""
         return self.run is None and self.lease.phase is Phase.STANDBY
 
-    def _forget_published(self) -> None:
-        self._published = self._publishing = ""
-        self._unpublished = False
-
     def _lose(self, why: str) -> Iterator[Action]:
         self.lease.lose()
-        self._forget_published()
+        self.bulletin.forget()
         yield from self.ticks.drop(why)
 
     def _token(self) -> Token:

@@ -5,7 +5,7 @@ from orchestrator.core.lease import Phase
 from orchestrator.core.nouns import Moment
 from orchestrator.core.run import Stage, describe_end
 from orchestrator.core.snapshot import JobView, State, iso_utc, stopped_by
-from orchestrator.core.spec import Kind
+from orchestrator.core.spec import Kind, Scope
 
 
 def published_state(job: Job, now: Moment) -> dict[str, object]:
@@ -26,10 +26,12 @@ def job_view(job: Job, now: Moment) -> JobView:
     holder, token, lease_ms = None, None, None
     if lease.held and lease.value is not None:
         state, why, following = _held(job, now)
-        left_s = lease.renewed_at + lease.timing.ttl_s - now.boot
-        if job.here.silence:
+        if job.here.silence and spec.scope is Scope.CLUSTER:
             why = why or f"the lease is not renewed: Redis does not answer ({job.here.silence})"
-        holder, token, lease_ms = job.here.node, int(lease.value.token), round(1000 * left_s)
+        holder = job.here.node
+        if spec.scope is Scope.CLUSTER:
+            token = int(lease.value.token)
+            lease_ms = round(1000 * (lease.renewed_at + lease.timing.ttl_s - now.boot))
     else:
         state, why, following = *_not_held(job, now), None
         if state is State.STANDBY and lease.memory is not None:
@@ -42,14 +44,21 @@ def job_view(job: Job, now: Moment) -> JobView:
         holder=holder,
         token=token,
         lease_ms=lease_ms,
-        ttl_ms=spec.lease.ttl_ms,
+        ttl_ms=spec.lease.ttl_ms if spec.scope is Scope.CLUSTER else None,
         pid=job.run.pid if job.run else None,
         since=iso_utc(job.run.started.utc) if job.run else None,
         next=following,
         last=job.last,
-        why=why,
+        why=why or (f"node {job.drift} has another definition of it" if job.drift else ""),
         tags=spec.tags,
+        scope=spec.scope.value,
     )
+
+
+def told_of_node_job(job: Job, now: Moment) -> list[str]:
+    """Return what a node tells the others of a job of its own (`scope: node`): state and why."""
+    state, why = _held(job, now)[:2] if job.lease.held else _not_held(job, now)
+    return [state.value, why]
 
 
 def _held(job: Job, now: Moment) -> tuple[State, str, str | None]:
@@ -57,20 +66,25 @@ def _held(job: Job, now: Moment) -> tuple[State, str, str | None]:
     if job.run is not None:
         why = job.run.stuck or job.run.unproven or job.run.stop_why
         state = State.BLOCKED if job.run.unproven else _STATE_OF_STAGE[job.run.stage]
-        return state, why, following
+        return state, why or job.fitness.note, following
     if job.unwanted:
         return State.STOPPING, job.unwanted, None
+    if job.resting(now):
+        return State.STOPPING, f"left to another node: {job.restarts.rest_why}", None
     if job.spec.kind is Kind.CRON:
         return State.WAITING, "" if following else "it is never due again", following
     if job.done:
-        return State.STOPPED, job.done, None
+        ended_well = job.last is not None and job.last.get("outcome") == "ok"
+        return State.STOPPED if ended_well else State.FAILED, job.done, None
     if job.restarts.given_up:
-        why = f"{_last_end(job)}; {job.restarts.failures} failures in a row, `orchestrator start` tries again"
+        keeps = ", it keeps its lease" if job.others else ""
+        why = f"{_last_end(job)}; {job.restarts.why}{keeps}, `orchestrator start` tries again"
         return State.FAILED, why, None
     if job.restarts.ready_at > now.boot:
         ready_utc = now.utc + job.restarts.ready_at - now.boot
         return State.BACKOFF, f"{_last_end(job)}; try {job.restarts.failures + 1} follows", iso_utc(round(ready_utc, 1))
-    return State.STARTING, "", None
+    awaited = job.waits_for(now)
+    return State.STARTING, f"waits for {awaited} (after)" if awaited else "", None
 
 
 def _not_held(job: Job, now: Moment) -> tuple[State, str]:
@@ -80,12 +94,21 @@ def _not_held(job: Job, now: Moment) -> tuple[State, str]:
         return State.STOPPED, job.unwanted
     if job.intent is not None and job.intent.want == "stopped":
         return State.STOPPED, stopped_by(job.intent)
+    if job.spec.scope is Scope.NODE:
+        return State.STARTING, job.unwanted
     if job.here.silence:
         return State.UNHELD, f"waits for its lease: Redis does not answer ({job.here.silence})"
     if job.unwanted:
         return State.BLOCKED, job.unwanted
     if job.lease.memory is not None and now.boot < job.lease.memory.until:
         return State.STANDBY, ""
+    return _about_to_ask(job, now)
+
+
+def _about_to_ask(job: Job, now: Moment) -> tuple[State, str]:
+    if job.resting(now):
+        left_s = job.restarts.rest_until - now.boot
+        return State.UNHELD, f"left to another node ({job.restarts.rest_why}); asks again in {left_s:.0f} s"
     if not job.server.epoch:
         return State.UNHELD, "Redis has not answered yet"
     if job.server.quarantined(now.boot):

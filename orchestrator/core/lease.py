@@ -62,6 +62,8 @@ class Lease:
         value: What we hold, None while we do not.
         renewed_at: `asked_at` of the newest good answer.
         ask_at: When to ask next, NEVER while there is nothing to ask for.
+        ran: The highest token this incarnation ran or released.
+        others_until: Until when another node may have held it, by our own clock.
         rank: 0 for the preferred node; each rank asks a little later.
         floor: The highest token ever seen for this job.
         memory: The foreign lease seen last.
@@ -69,16 +71,16 @@ class Lease:
     """
 
     __slots__ = (
-        "_node", "_others_until", "_ran", "_spec", "ask_at", "floor", "incarnation", "longest_ttl_s", "memory",
-        "not_after_ms", "phase", "rank", "refusal", "renewed_at", "timing", "value",
+        "_node", "_spec", "ask_at", "floor", "incarnation", "longest_ttl_s", "memory", "not_after_ms", "others_until",
+        "phase", "ran", "rank", "refusal", "renewed_at", "timing", "value",
     )  # fmt: skip
 
     def __init__(self, spec: JobSpec, *, node: NodeName, incarnation: str, floor: Token) -> None:
         """Begin as a standby that has seen nothing yet."""
         self._spec = spec
         self._node = node
-        self._ran = Token(0)
-        self._others_until = 0.0
+        self.ran = Token(0)
+        self.others_until = 0.0
         self.incarnation = incarnation
         self.timing = spec.lease
         self.longest_ttl_s = spec.lease.ttl_s
@@ -150,13 +152,13 @@ class Lease:
             longest_ttl_ms=round(self.longest_ttl_s * 1000),
             floor=self.floor,
             seen=self.memory.value.token if self.memory and now_boot < self.memory.until else Token(0),
-            ran=self._ran,
+            ran=self.ran,
             epoch=server.epoch,
             expected_ms=server.expected_ms(now_boot),
             tolerance_ms=server.tolerance_ms(now_boot),
             quarantined=server.quarantined(now_boot),
             schedule=self._spec.schedule.identity if self._spec.schedule else "",
-            tick_floor_ms=server.known_since_ms(now, at_least=self._others_until),
+            tick_floor_ms=server.known_since_ms(now, at_least=self.others_until),
             asked_at=now_boot,
         )
 
@@ -187,7 +189,7 @@ class Lease:
         self.value = LeaseValue(granted.token, self._node, self.incarnation)
         self.renewed_at = granted.asked_at
         self.not_after_ms = granted.server_ms + self.timing.ttl_ms
-        self._ran = max(self._ran, granted.token)
+        self.ran = max(self.ran, granted.token)
         self.floor = max(self.floor, granted.token)
         self.memory = None
         self.ask_at = NEVER
@@ -257,6 +259,21 @@ class Lease:
         self.phase = Phase.STANDBY
         self.ask_at = NEVER
 
+    # --- another definition -------------------------------------------------------------------------
+
+    def redefine(self, spec: JobSpec) -> None:
+        """Go on under a definition whose lease is the same: neither key nor numbers differ."""
+        self._spec = spec
+
+    def inherit(self, old: "Lease") -> None:
+        """Know what an earlier lease of this job on this node knew under the same key (rules 3 and 4)."""
+        self.ran = max(self.ran, old.ran)
+        self.others_until = max(self.others_until, old.others_until)
+        self.floor = max(self.floor, old.floor)
+        self.longest_ttl_s = max(self.longest_ttl_s, old.longest_ttl_s)
+        self.memory = old.memory
+        self.ask_at = self._staggered(old.memory.until) if old.memory else NEVER
+
     # --- inside ---------------------------------------------------------------------------------
 
     def _is_ours(self, value: LeaseValue) -> bool:
@@ -270,7 +287,7 @@ class Lease:
             until = max(until, self.memory.until)  # rule 3; a lower token is a stale replica's, and frees nothing
             value = self.memory.value
         self.memory = Memory(value, until)
-        self._others_until = max(self._others_until, until)
+        self.others_until = max(self.others_until, until)
         self.floor = max(self.floor, value.token)
         self.ask_at = self._staggered(until)
 

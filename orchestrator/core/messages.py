@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from orchestrator.core.answers import StoreAnswer
 from orchestrator.core.nouns import Deadlines, JobName, RunId, Token
 from orchestrator.core.requests import StoreRequest
+from orchestrator.core.spec import ClusterSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,16 @@ class ExtendRun:
 
 @dataclass(frozen=True, slots=True)
 class StopRun:
-    """Stop a run in order: the stop signal, then SIGKILL after the grace. A repeated one may shorten the grace."""
+    """Stop a run in order: the stop signal, then SIGKILL after the grace. A repeated one may shorten the grace.
+
+    Attributes:
+        failure: It is stopped because it failed (its time limit, its health): the hook for failures runs.
+    """
 
     run: RunId
     grace_s: float
     why: str
+    failure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +82,11 @@ class QuitNode:
 
     Attributes:
         problem: Why it had to, "" after an ordered end.
+        exit_status: What the process ends with where there is no problem (see `up --exit-on-failure`).
     """
 
     problem: str = ""
+    exit_status: int = 0
 
 
 Action = StoreRequest | StartRun | ExtendRun | StopRun | KillRun | RememberToken | Say | QuitNode
@@ -126,6 +134,7 @@ class RunEnded:
         error: Why it could not start, in one clause; "" if it did.
         cause: exit | stop | deadline | killed | abandoned (main was gone) | unproven (the leash died).
         elapsed_s: From exec to the end of the tree.
+        tail: Its last lines of output, oldest first.
     """
 
     job: JobName
@@ -135,6 +144,30 @@ class RunEnded:
     error: str
     cause: str
     elapsed_s: float
+    tail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunChecked:
+    """A health check of a run has come to its end.
+
+    Attributes:
+        why: Why it failed, in one clause: "HTTP 503", "exit 1", "no answer within 5 s"; "" if it did not.
+    """
+
+    job: JobName
+    run: RunId
+    healthy: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunMeasured:
+    """How much memory the processes of a run hold together; told of runs whose job has `max_rss`."""
+
+    job: JobName
+    run: RunId
+    rss_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,4 +188,13 @@ class LeaveOrdered:
     urgency: int
 
 
-Event = StoreAnswer | RunStarted | RunStuck | RunUnproven | RunEnded | Nudged | LeaveOrdered
+@dataclass(frozen=True, slots=True)
+class FileReloaded:
+    """The file was read anew, and is in order."""
+
+    spec: ClusterSpec
+
+
+RunEvent = RunStarted | RunStuck | RunUnproven | RunEnded | RunChecked | RunMeasured
+
+Event = StoreAnswer | RunEvent | Nudged | LeaveOrdered | FileReloaded

@@ -12,12 +12,14 @@ Rules:
 2. Before the name is ours nothing is asked for; looking is allowed (it fills the standby's memory).
 3. A node never goes because the store is away. It goes when it is told to, or when its name is disputed.
 4. Where live nodes name different lease keys for one job, the key of the node that joined first counts.
+5. Where they have different definitions under the same key, the holder's decides what runs; it is said.
+6. A file that is read anew changes what it says differently, and nothing else (`core/reload.py`).
 """
 
-import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
+from orchestrator.core import info
 from orchestrator.core.answers import (
     ClusterLeft,
     IntentsRestored,
@@ -27,33 +29,19 @@ from orchestrator.core.answers import (
     ServerMet,
     StoreSilent,
 )
-from orchestrator.core.job import Here, Job
+from orchestrator.core.here import Here
+from orchestrator.core.info import Identity
+from orchestrator.core.job import Job
 from orchestrator.core.job_view import job_view, published_state
-from orchestrator.core.lease import NEVER
-from orchestrator.core.messages import Action, Event, LeaveOrdered, Nudged, QuitNode, Say
+from orchestrator.core.lease import NEVER, Lease
+from orchestrator.core.messages import Action, Event, FileReloaded, LeaveOrdered, Nudged, QuitNode, Say
 from orchestrator.core.nouns import Bucket, Intent, JobName, Member, Moment, NodeName, Token
 from orchestrator.core.placement import rank_of
+from orchestrator.core.reload import Effect, Revision, compare
 from orchestrator.core.requests import KeepMembership, LeaveCluster, RestoreIntents
 from orchestrator.core.server import Server
 from orchestrator.core.snapshot import ClusterView, iso_utc, node_view
-from orchestrator.core.spec import ClusterSpec
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who this node is.
-
-    Attributes:
-        incarnation: Random, new with every start of the process (host and pid collide in containers).
-        state_id: Random, as old as the state directory.
-    """
-
-    node: NodeName
-    incarnation: str
-    state_id: str
-    host: str
-    pid: int
-    version: str
+from orchestrator.core.spec import ClusterSpec, JobSpec, Scope
 
 
 class Node:
@@ -64,7 +52,13 @@ class Node:
     """
 
     def __init__(
-        self, spec: ClusterSpec, identity: Identity, floors: Mapping[JobName, Token], *, new_cluster: bool = False
+        self,
+        spec: ClusterSpec,
+        identity: Identity,
+        floors: Mapping[JobName, Token],
+        *,
+        new_cluster: bool = False,
+        exit_on_failure: bool = False,
     ) -> None:
         """Begin outside the cluster.
 
@@ -73,31 +67,28 @@ class Node:
             identity: Who we are.
             floors: The highest token this node ever saw for each job, from the state directory.
             new_cluster: A young epoch at first contact is no loss of data.
+            exit_on_failure: Leave as soon as a job has failed for good, with its exit status.
         """
         self._spec = spec
         self._identity = identity
+        self._floors = floors
         self._vouched = new_cluster
-        self._here = Here(identity.node, identity.incarnation)
-        timings = [job.lease for job in spec.jobs]
-        self._longest_ttl_s = max((timing.ttl_s for timing in timings), default=DEFAULT_TTL_S)
-        self._heartbeat_s = min((timing.heartbeat_s for timing in timings), default=DEFAULT_TTL_S / 5)
-        self.request_timeout_s = min((timing.request_timeout_s for timing in timings), default=1.0)
-        rate_error = max((timing.clock_rate_error for timing in timings), default=0.01)
-        self._servers: dict[Bucket, Server] = {
-            bucket: Server(
-                bucket,
-                heartbeat_s=self._heartbeat_s,
-                request_timeout_s=self.request_timeout_s,
-                clock_rate_error=rate_error,
-            )
-            for bucket in sorted({job.bucket for job in spec.jobs})
-        }
-        self.jobs: dict[JobName, Job] = {
-            job.name: Job(job, self._here, self._servers[job.bucket], floors.get(job.name, Token(0)))
-            for job in spec.jobs
-        }
+        self._exit_on_failure = exit_on_failure
+        self._exit_status = 0
+        self._here = Here(identity.node, identity.incarnation, is_up=self._is_up)
+        self._servers: dict[Bucket, Server] = {}
+        self.jobs: dict[JobName, Job] = {}
+        # By key: a token that this incarnation ran must never be adopted again, though its job was gone meanwhile
+        # (found by the simulation: removed from the file, its release unanswered, and put back).
+        self._former: dict[str, Lease] = {}
+        self._measure(spec)
+        self.request_timeout_s = min((job.lease.request_timeout_s for job in spec.jobs), default=1.0)
+        self._meet_buckets(spec)
+        for job in spec.jobs:
+            self.jobs[job.name] = self._new_job(job)
         self.members: tuple[Member, ...] = ()
-        self._info = self._own_info()
+        self._told_drift: dict[NodeName, list[JobName]] = {}
+        self._info = info.own(self._spec, self._identity)
         self._beat_at = 0.0
         self._beating = False
         self._intents: Mapping[JobName, Intent] = {}
@@ -120,6 +111,7 @@ class Node:
                 job = self.jobs.get(name)
                 if job is not None:
                     touched[name] = job
+                    touched.update(self._dependents(job))
                     yield from job.handle(event, now)
                     if isinstance(event, LeaseRefused):
                         yield from self._on_refused(event, job, now)
@@ -130,6 +122,7 @@ class Node:
                 yield from self._on_silent(event, now)
         for job in touched.values():
             yield from self._advance(job, now)
+        yield from self._carry_out_revisions(now)
         yield from self._leave_when_idle(now)
 
     def tick(self, now: Moment) -> Iterator[Action]:
@@ -137,6 +130,7 @@ class Node:
         for job in self.jobs.values():
             if job.next_deadline(now) <= now.boot:
                 yield from self._advance(job, now)
+        yield from self._carry_out_revisions(now)
         if now.boot >= self._beat_at and not self._beating and not self._over:
             yield from self._beat(now)
         yield from self._leave_when_idle(now)
@@ -165,6 +159,11 @@ class Node:
         yield from job.advance(now)
         if job.lease.held:
             yield from job.publish(published_state(job, now), now)
+        if self._exit_on_failure and job.fault is not None and self._here.urgency is None:
+            self._exit_status, self._here.urgency = job.fault, 0
+            yield Say("node.failed", {"job": job.spec.name, "exit_status": job.fault}, "error")
+            for each in self.jobs.values():
+                yield from each.advance(now)
 
     def _beat(self, now: Moment) -> Iterator[Action]:
         self._beating = True
@@ -174,7 +173,7 @@ class Node:
             incarnation=self._identity.incarnation,
             state_id=self._identity.state_id,
             ttl_ms=round(1000 * max(self._longest_ttl_s, 3 * self._heartbeat_s)),
-            info=self._info,
+            info=info.with_node_jobs(self._info, self.jobs.values(), now),
             intents_known=self._intents_version,
             asked_at=now.boot,
         )
@@ -201,6 +200,8 @@ class Node:
                     yield Say("node.leaving", {"node": self._identity.node, "urgency": event.urgency})
             case ClusterLeft():
                 yield from self._quit(self._farewell)
+            case FileReloaded():
+                yield from self._on_reloaded(event.spec, now)
             case _:
                 pass
 
@@ -216,6 +217,7 @@ class Node:
         if self.members != seen.members:
             self.members = seen.members
             self._place()
+            yield from self._say_drift()
         if seen.intents is not None:
             self._intents, self._intents_version = seen.intents, seen.intents_version
             for name, job in self.jobs.items():
@@ -229,7 +231,10 @@ class Node:
         first = sorted(self.members, key=lambda member: (member.since_ms, member.name))
         for name, job in self.jobs.items():
             job.lease.rank = rank_of(self._identity.node, name, names)
-            job.conflict = _conflict(job, first)
+            job.conflict = info.conflict(job.spec, first)
+            others = [member for member in first if member.name != self._identity.node]
+            job.others = tuple(member.name for member in others if info.could_run(member, job.spec))
+            job.drift = next((member.name for member in others if info.differs(member, job.spec)), "")
 
     def _on_name_refused(self, refused: NameRefused, now: Moment) -> Iterator[Action]:
         self._beating = False
@@ -284,40 +289,139 @@ class Node:
     def _quit(self, problem: str = "") -> Iterator[Action]:
         if not self._over:
             self._over = True
-            yield QuitNode(problem)
+            yield QuitNode(problem, self._exit_status)
 
     def _longest_ttl(self, bucket: Bucket) -> float:
-        return max(job.lease.longest_ttl_s for job in self.jobs.values() if job.spec.bucket == bucket)
+        ttls_s = [job.lease.longest_ttl_s for job in self.jobs.values() if job.spec.bucket == bucket]
+        return max(ttls_s, default=self._longest_ttl_s)  # its last job may be gone from the file
 
     def _concerns_all(self, event: Event) -> bool:
-        return isinstance(event, MembersSeen | LeaveOrdered | NameRefused)
+        return isinstance(event, MembersSeen | LeaveOrdered | NameRefused | FileReloaded)
 
-    def _own_info(self) -> str:
-        info = {
-            "host": self._identity.host,
-            "pid": self._identity.pid,
-            "version": self._identity.version,
-            "tags": self._spec.node_tags,
-            "jobs": {job.name: job.key for job in self._spec.jobs},
-            "kinds": {job.name: job.kind.value for job in self._spec.jobs if job.kind.value != "service"},
-        }
-        return json.dumps(info, separators=(",", ":"))
+    # --- the file -----------------------------------------------------------------------------------
+
+    def _measure(self, spec: ClusterSpec) -> None:
+        """Take the numbers that all leases together ask for."""
+        timings = [job.lease for job in spec.jobs]
+        self._longest_ttl_s = max((timing.ttl_s for timing in timings), default=DEFAULT_TTL_S)
+        self._heartbeat_s = min((timing.heartbeat_s for timing in timings), default=DEFAULT_TTL_S / 5)
+
+    def _meet_buckets(self, spec: ClusterSpec) -> None:
+        rate_error = max((job.lease.clock_rate_error for job in spec.jobs), default=0.01)
+        for bucket in sorted({job.bucket for job in spec.jobs if job.scope is Scope.CLUSTER} - self._servers.keys()):
+            self._servers[bucket] = Server(
+                bucket,
+                heartbeat_s=self._heartbeat_s,
+                request_timeout_s=self.request_timeout_s,
+                clock_rate_error=rate_error,
+            )
+
+    def _new_job(self, spec: JobSpec) -> Job:
+        server = self._servers.get(spec.bucket) or Server(
+            spec.bucket, heartbeat_s=self._heartbeat_s, request_timeout_s=1.0, clock_rate_error=0.0
+        )
+        job = Job(spec, self._here, server, self._floors.get(spec.name, Token(0)))
+        former = self._former.pop(spec.key, None) if spec.scope is Scope.CLUSTER else None
+        if former is not None:
+            job.lease.inherit(former)
+        return job
+
+    def _on_reloaded(self, spec: ClusterSpec, now: Moment) -> Iterator[Action]:
+        changes = compare(self._spec, spec)
+        count = Counter(change.effect for change in changes)
+        yield Say(
+            "file.reloaded",
+            {
+                "added": count[Effect.ADDED],
+                "removed": count[Effect.REMOVED],
+                "restarted": count[Effect.RESTARTED],
+                "moved": count[Effect.MOVED],
+                "applied": count[Effect.APPLIED],
+            },
+        )
+        self._spec = spec
+        self._measure(spec)
+        self._meet_buckets(spec)
+        specs = {job.name: job for job in spec.jobs}
+        for change in changes:
+            job = self.jobs.get(change.job)
+            if job is None:
+                self.jobs[change.job] = fresh = self._new_job(specs[change.job])
+                fresh.order(self._intents.get(change.job))
+            else:
+                effect = Effect.MOVED if change.effect is Effect.ADDED else change.effect
+                job.revision = Revision(effect, specs.get(change.job)).after(job.revision)
+        # The order of the file is the order of starts; what is gone from it comes last, until it is idle.
+        self.jobs = {name: self.jobs[name] for name in [*specs, *(self.jobs.keys() - specs.keys())]}
+        self._info = info.own(self._spec, self._identity)
+        self._beat_at = now.boot
+        self._place()
+        yield from self._say_drift()
+
+    def _carry_out_revisions(self, now: Moment) -> Iterator[Action]:
+        """Replace and remove the jobs whose lease stood in the way until now."""
+        for name, job in list(self.jobs.items()):
+            revision = job.revision
+            if revision is None or revision.effect < Effect.MOVED or not job.idle:
+                continue
+            if job.spec.scope is Scope.CLUSTER:
+                self._former[job.spec.key] = job.lease
+            if revision.spec is None:
+                del self.jobs[name]
+                yield Say("job.removed", {"job": name})
+                continue
+            self.jobs[name] = fresh = self._new_job(revision.spec)
+            fresh.order(self._intents.get(name))
+            self._place()
+            yield from self._advance(fresh, now)
+
+    def _say_drift(self) -> Iterator[Action]:
+        """Say which jobs another node has by another definition, once for each change of it."""
+        drift: dict[NodeName, list[JobName]] = {}
+        for name, job in self.jobs.items():
+            if job.drift:
+                drift.setdefault(NodeName(job.drift), []).append(name)
+        for node, names in drift.items():
+            if self._told_drift.get(node) != names:
+                more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+                yield Say("file.differs", {"node": node, "jobs": ", ".join(names[:MOST_NAMED]) + more}, "warning")
+        self._told_drift = drift
+
+    # --- the jobs among each other ------------------------------------------------------------------
+
+    def _is_up(self, name: str, now: Moment) -> bool:
+        """Say whether any instance of a job runs and is well, here or as far as is known elsewhere."""
+        instances = [job for job in self.jobs.values() if job.spec.job == name]
+        return not instances or any(_is_well(job, now) for job in instances)
+
+    def _dependents(self, job: Job) -> dict[JobName, Job]:
+        """Return the jobs that may have waited for what was just told of this one."""
+        return {name: each for name, each in self.jobs.items() if job.spec.job in each.spec.after}
 
 
-def _conflict(job: Job, first_joined: list[Member]) -> str:
-    for member in first_joined:
-        keys = member.info.get("jobs")
-        key = keys.get(job.spec.name) if isinstance(keys, Mapping) else None
-        if key is not None:
-            return "" if key == job.spec.key else f"node {member.name} runs it under the lease key `{key}`"
-    return ""
+def _is_well(job: Job, now: Moment) -> bool:
+    if job.run is not None:
+        return (
+            job.run.pid is not None and not job.run.stop_why and (job.spec.health is None or bool(job.fitness.healthy))
+        )
+    if job.lease.held:
+        return bool(job.done) and job.fault is None
+    return job.lease.memory is not None and now.boot < job.lease.memory.until
 
 
 def _job_of(event: Event) -> JobName | None:
     match event:
         case StoreSilent():
             return getattr(event.request, "job", None)
-        case ServerMet() | MembersSeen() | NameRefused() | ClusterLeft() | IntentsRestored() | LeaveOrdered():
+        case (
+            ServerMet()
+            | MembersSeen()
+            | NameRefused()
+            | ClusterLeft()
+            | IntentsRestored()
+            | LeaveOrdered()
+            | FileReloaded()
+        ):
             return None
         case _:
             return event.job
@@ -328,3 +432,6 @@ DEFAULT_TTL_S = 15.0
 
 SHORTEST_RETRY_S = 0.2
 """How soon after a silence the store is asked again, at the earliest."""
+
+MOST_NAMED = 5
+"""Jobs that one line names."""

@@ -1,13 +1,19 @@
 """One run of a job as the core sees it, and how it is told to the child and to the record."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from orchestrator.core.messages import RunEnded
+from orchestrator.core.fitness import Verdict
+from orchestrator.core.messages import KillRun, RunEnded, StopRun
 from orchestrator.core.nouns import Moment, NodeName, RunId, Token
+from orchestrator.core.reload import substance
 from orchestrator.core.snapshot import iso_utc
-from orchestrator.core.spec import JobSpec
+from orchestrator.core.spec import JobSpec, Scope
+
+MOST_OUTPUT_LINES = 10
+MOST_OUTPUT_CHARACTERS = 1500
+"""Of the last output that goes into a run's record: enough to see a traceback's end, small enough for Redis."""
 
 
 class Stage(StrEnum):
@@ -36,6 +42,7 @@ class Run:
         grace_s: What the last order to stop allowed; a later order may only shorten it.
         stop_why: Why it is being stopped, "" while it is not.
         killed: SIGKILL was ordered.
+        unfit: Why it must not go on, None while it may.
         unproven: Why nobody knows whether it still lives, "" while somebody does.
         stuck: What of it cannot be killed, "" if nothing.
     """
@@ -50,8 +57,25 @@ class Run:
     grace_s: float = field(default=float("inf"))
     stop_why: str = ""
     killed: bool = False
+    unfit: Verdict | None = None
     unproven: str = ""
     stuck: str = ""
+
+    def stop(self, grace_s: float, why: str, *, failure: bool = False) -> Iterator[StopRun]:
+        """Have it stopped in order; again only if that makes it sooner."""
+        if grace_s < self.grace_s:
+            self.stage = Stage.STOPPING
+            self.grace_s = grace_s
+            self.stop_why = self.stop_why or why
+            yield StopRun(self.id, grace_s, why, failure)
+
+    def kill(self, why: str) -> Iterator[KillRun]:
+        """Have it killed, once."""
+        if not self.killed:
+            self.stage = Stage.STOPPING
+            self.killed = True
+            self.stop_why = self.stop_why or why
+            yield KillRun(self.id, why)
 
 
 def child_environment(spec: JobSpec, run: Run, node: NodeName) -> Mapping[str, str]:
@@ -59,12 +83,13 @@ def child_environment(spec: JobSpec, run: Run, node: NodeName) -> Mapping[str, s
     env = {
         "ORCHESTRATOR_JOB": spec.job,
         "ORCHESTRATOR_RUN_ID": run.id,
-        "ORCHESTRATOR_FENCING_TOKEN": str(run.token),
         "ORCHESTRATOR_NODE": node,
         "ORCHESTRATOR_INSTANCE": str(spec.instance),
         "ORCHESTRATOR_ATTEMPT": "1",
         "ORCHESTRATOR_REASON": run.reason.value,
     }
+    if spec.scope is Scope.CLUSTER:
+        env["ORCHESTRATOR_FENCING_TOKEN"] = str(run.token)
     if run.tick_ms is not None:
         env["ORCHESTRATOR_TICK"] = iso_utc(run.tick_ms / 1000)
     return env
@@ -79,6 +104,8 @@ def outcome(spec: JobSpec, run: Run, ended: RunEnded) -> str:
         return "ok" if not ended.error and ended.exit_code in spec.success_exit_codes else "failed"
     if run.stop_why == TIMED_OUT:
         return "timeout"
+    if run.unfit is not None and run.unfit.failure and ended.cause in ("stop", "killed"):
+        return "failed"
     if ended.cause in ("deadline", "unproven") or run.stop_why == LEASE_LOST:
         return "lost"
     return "lost" if run.tick_ms is not None and never_started(run, ended) else "stopped"
@@ -99,8 +126,10 @@ TIMED_OUT = "its time limit is over"
 LEASE_LOST = "its lease is lost"
 
 
-def record_of(spec: JobSpec, run: Run, ended: RunEnded, node: NodeName, now: Moment) -> dict[str, object]:
-    """Return the `last` object that `status` shows."""
+def record_of(
+    spec: JobSpec, run: Run, ended: RunEnded, node: NodeName, now: Moment, *, order_ms: int
+) -> dict[str, object]:
+    """Return the `last` object that `status` shows; `order_ms`: when the last order that the run knew was given."""
     return {
         "run": run.id,
         "node": node,
@@ -114,7 +143,31 @@ def record_of(spec: JobSpec, run: Run, ended: RunEnded, node: NodeName, now: Mom
         "exit_code": ended.exit_code,
         "signal": ended.signal or None,
         "error": ended.error or run.stop_why or ("its leash died" if ended.cause == "unproven" else ""),
+        "by_itself": ended_by_itself(run, ended),
+        "output": _last_of(ended.tail),
+        "substance": substance(spec),
+        "order_ms": order_ms,
     }
+
+
+def _last_of(tail: tuple[str, ...]) -> list[str]:
+    """Return the last lines that fit into a record."""
+    kept: list[str] = []
+    room = MOST_OUTPUT_CHARACTERS
+    for line in reversed(tail[-MOST_OUTPUT_LINES:]):
+        if room <= 0:
+            break
+        kept.append(line[-room:])
+        room -= len(line)
+    return kept[::-1]
+
+
+def exit_status_of(record: Mapping[str, object]) -> int:
+    """Return what a shell would say of a run that failed: its exit code, 128 + its signal, else 1; never 0."""
+    code, signal = record.get("exit_code"), record.get("signal")
+    if isinstance(signal, int) and signal:
+        return 128 + signal
+    return code if isinstance(code, int) and code else 1
 
 
 def describe_end(record: Mapping[str, object]) -> str:
@@ -124,4 +177,6 @@ def describe_end(record: Mapping[str, object]) -> str:
         return str(error)
     if signal:
         return f"signal {signal}"
+    if code:
+        return f"exit {code}, expected" if record.get("outcome") == "ok" else f"exit {code}"
     return f"exit {code}" if code is not None else f"it never started: {error}" if error else "it never started"

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from orchestrator.core.nouns import Intent, JobName, LeaseValue, Member
+from orchestrator.core.spec import Scope
 
 NOBODY_ALIVE = "no node is alive, or Redis refuses their writes"
 """Why nothing that a node once published about a job can be relied on."""
@@ -84,6 +85,7 @@ class JobView:
         last: How the last run ended: run, node, token, tick, started, ended, outcome, exit_code, signal, ...
         why: One clause: the reason for the state.
         key: Full name of the lease key.
+        scope: cluster | node; a job of every node has one row, and no lease.
     """
 
     name: str
@@ -100,6 +102,7 @@ class JobView:
     why: str = ""
     key: str = ""
     tags: tuple[str, ...] = ()
+    scope: str = "cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +197,39 @@ def iso_utc(utc: float) -> str:
     return datetime.fromtimestamp(utc, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
+SEVEREST_FIRST = (
+    *(State.FAILED, State.BLOCKED, State.UNHELD, State.BACKOFF, State.STOPPING, State.STARTING),
+    *(State.STOPPED, State.PAUSED, State.STANDBY, State.WAITING, State.RUNNING),
+)
+"""Of a job that runs on every node the row shows the state that most wants looking after."""
+
+
+def _told_by_nodes(row: JobView, reading: ClusterReading) -> JobView:
+    """Return the row of a job of every node, of what each of them tells."""
+    told = {member.name: said for member in reading.members if (said := _local(member, row.name)) is not None}
+    if not told:
+        return replace(row, state=State.UNHELD.value, why="no live node has it" if reading.members else NOBODY_ALIVE)
+    node = min(told, key=lambda name: (_severity(told[name][0]), name))
+    state, why = told[node]
+    alike = [name for name, said in told.items() if said[0] == state]
+    where = ", ".join(sorted(alike))
+    return replace(row, state=state, why=f"on {where}" + (f": {why}" if why else ""))
+
+
+def _local(member: Member, job: str) -> tuple[str, str] | None:
+    said = _mapping(member.info.get("local")).get(job)
+    if isinstance(said, list) and len(said) == 2 and all(isinstance(text, str) for text in said):  # noqa: PLR2004 - state and why
+        return said[0], said[1]
+    return None
+
+
+def _severity(state: str) -> int:
+    return SEVEREST_FIRST.index(State(state)) if state in SEVEREST_FIRST else -1
+
+
 def _told_by_redis(row: JobView, reading: ClusterReading) -> JobView:
+    if row.scope == Scope.NODE:
+        return _told_by_nodes(row, reading)
     lease = reading.leases.get(JobName(row.name))
     intent = reading.intents.get(JobName(row.name))
     ordered_off = intent is not None and intent.want == "stopped"
@@ -230,6 +265,8 @@ def _told_by_redis(row: JobView, reading: ClusterReading) -> JobView:
 def _merged(told: JobView, own: JobView | None, node: str | None) -> JobView:
     if own is None:
         return told
+    if own.scope == Scope.NODE:
+        return told if _severity(told.state) < _severity(own.state) else replace(own, why=own.why or told.why)
     if own.holder is not None and own.holder == node and told.holder in (None, node):
         return replace(own, key=told.key, last=told.last or own.last, lease_ms=told.lease_ms or own.lease_ms)
     if told.holder is None and told.state == State.UNHELD.value:

@@ -48,6 +48,31 @@ class OnRedisLoss(StrEnum):
     KEEP = "keep"
 
 
+class Scope(StrEnum):
+    """How many of a job run: one in the whole cluster, under a lease, or one on every node, without one."""
+
+    CLUSTER = "cluster"
+    NODE = "node"
+
+
+class OnCrashLoop(StrEnum):
+    """What becomes of the lease of a service that fails again and again, where another node could try.
+
+    RELEASE: it is given back; this node asks again only if nobody took it for a while.
+    KEEP: this node goes on trying.
+    """
+
+    RELEASE = "release"
+    KEEP = "keep"
+
+
+class OnUnhealthy(StrEnum):
+    """What becomes of a service whose health checks fail: started anew here, or its lease given back, too."""
+
+    RESTART = "restart"
+    RELEASE = "release"
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
     """The numbers of one lease, in seconds. Where only the ttl is given the others scale with it.
@@ -136,10 +161,54 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class StopSpec:
-    """How a run is asked to stop: the signal, and how long until SIGKILL."""
+    """How a run is asked to stop: the signal, and how long until SIGKILL.
+
+    Attributes:
+        command: Run first; when it has ended, what is left gets the signal. Its time counts into `timeout_s`.
+    """
 
     signal: str = "SIGTERM"
     timeout_s: float = 10.0
+    command: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadSpec:
+    """How a running job is told to read its own configuration again: a signal to its first process, or a command."""
+
+    signal: str | None = None
+    command: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A command that runs at a turn of a run's life, under the run's leash and its deadlines."""
+
+    command: tuple[str, ...]
+    timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class HealthSpec:
+    """How it is found out whether a running service does its work; exactly one of `exec`, `http`, `tcp` is set.
+
+    Attributes:
+        exec: A command; exit status 0 is healthy. It runs under the run's leash.
+        http: URL; a status of 200 to 399 is healthy.
+        tcp: `host:port`; a connection that is accepted is healthy.
+        interval_s: From the end of one check to the next; the first comes this long after the start.
+        timeout_s: A check without an answer by then has failed.
+        failures: So many in a row make the service unhealthy.
+        start_period_s: Failures in this time after the start do not count, until a first check succeeds.
+    """
+
+    exec: tuple[str, ...] | None = None
+    http: str | None = None
+    tcp: str | None = None
+    interval_s: float = 10.0
+    timeout_s: float = 5.0
+    failures: int = 3
+    start_period_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +217,19 @@ class LogSpec:
 
     Attributes:
         file: Absolute path; None: `<state directory>/logs/<job>.log`; "none" as mode drops it.
-        mode: file | none.
+        mode: file | journal (the node's own stderr, line by line) | none.
         max_bytes: A file is rotated at the end of a line when it would grow past this.
         backups: How many rotated files are kept.
+        stderr: merge (into the same file) | separate (`<name>.err.log` beside `<name>.log`).
+        timestamps: Each line begins with the instant at which it was read, ISO 8601 UTC.
     """
 
     mode: str = "file"
     file: str | None = None
     max_bytes: int = 10_000_000
     backups: int = 5
+    stderr: str = "merge"
+    timestamps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +264,18 @@ class JobSpec:
         argv: What is exec'd.
         env: What the file sets for the child.
         env_inherit: all | none | names of the variables taken from main's environment.
+        env_files: Absolute paths of files of variables, read at each start; `env` wins over them, a later one
+            over an earlier one.
         timeout_s: A cron run is stopped after this; None: never.
         misfire_grace_s: A tick found late by more than this is missed.
+        no_restart_exit_codes: A service that ends with one of them is not started again, whatever `restart` says.
+        max_age_s: A service is started anew after this, give or take a tenth; None: never.
+        max_rss_bytes: A service whose processes hold more memory together is started anew; None: no limit.
+        user, group: Name or number; HOME, USER, LOGNAME and SHELL are the user's, unless set by name.
+        umask, nice, oom_score_adj: None: as the node's.
+        limits: (name, value) of setrlimit, soft and hard alike, -1 unlimited; names as in `nofile`, `core`.
+        priority: On one node the lower one is started first.
+        after: Names of jobs that must run before this service is started.
         definition: Short hash of the whole definition; differs where two nodes' files do.
     """
 
@@ -213,11 +296,32 @@ class JobSpec:
     on_redis_loss: OnRedisLoss = OnRedisLoss.STEP_DOWN
     env: Mapping[str, str] = field(default_factory=dict)
     env_inherit: str | tuple[str, ...] = "all"
+    env_files: tuple[str, ...] = ()
     cwd: str | None = None
     enabled: bool = True
     timeout_s: float | None = None
     misfire_grace_s: float = 600.0
     tags: tuple[str, ...] = ()
+    scope: Scope = Scope.CLUSTER
+    no_restart_exit_codes: frozenset[int] = frozenset()
+    on_crash_loop: OnCrashLoop = OnCrashLoop.RELEASE
+    max_age_s: float | None = None
+    max_rss_bytes: int | None = None
+    health: HealthSpec | None = None
+    on_unhealthy: OnUnhealthy = OnUnhealthy.RESTART
+    reload: ReloadSpec | None = None
+    on_start: Hook | None = None
+    on_success: Hook | None = None
+    on_failure: Hook | None = None
+    on_step_down: Hook | None = None
+    user: str | None = None
+    group: str | None = None
+    umask: int | None = None
+    nice: int | None = None
+    oom_score_adj: int | None = None
+    limits: tuple[tuple[str, int], ...] = ()
+    priority: int = 0
+    after: tuple[str, ...] = ()
 
     @property
     def bucket(self) -> Bucket:

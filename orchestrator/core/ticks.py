@@ -21,7 +21,7 @@ from orchestrator.core.requests import ClaimTick
 from orchestrator.core.run import Reason
 from orchestrator.core.schedule import Schedule
 from orchestrator.core.snapshot import iso_utc
-from orchestrator.core.spec import JobSpec
+from orchestrator.core.spec import JobSpec, Scope
 
 AHEAD_OF_SERVER_MS = 1000
 """How far ahead of the server's clock a tick may be claimed: a fast node must not silence a job for the others."""
@@ -82,6 +82,10 @@ class Ticks:
                 yield self._missed(first, doubtful, count, "it may have run before Redis lost its data")
         self.plan(now, max(claimed_ms, lost_ms))
 
+    def redefine(self, spec: JobSpec) -> None:
+        """Go on under a definition with the same schedule."""
+        self._spec = spec
+
     def plan(self, now: Moment, settled_ms: int = 0) -> None:
         """Find the next tick after the newest settled one; called again whenever the wall clock may have moved."""
         self._settled_ms = max(self._settled_ms, settled_ms)
@@ -92,8 +96,12 @@ class Ticks:
         """Claim the due tick, if there is one and none is on its way."""
         if self.claim is None and self.next is not None and now.utc >= self.next:
             yield from self._find(now)
-        if self.claim is not None and not self.claim.asked:
+        if self.claim is not None and not (self.claim.asked or self.claim.granted):
             self.claim.asked = True
+            if self._spec.scope is Scope.NODE:  # nobody else could claim it
+                self.claim.granted = True
+                self.plan(now, self.claim.tick_ms)
+                return
             yield ClaimTick(
                 self._spec.name,
                 self._spec.key,
@@ -111,6 +119,13 @@ class Ticks:
         claim, self.claim = self.claim, None
         self.plan(now)
         return claim
+
+    def skip(self, running: RunId, now: Moment) -> Iterator[Action]:
+        """Let a granted claim go by while an earlier run goes on (overlap: skip)."""
+        claim = self.take(now)
+        if claim is not None:
+            why = f"{running} still runs (overlap: skip)"
+            yield self._say("tick.skipped", tick=iso_utc(claim.tick_ms / 1000), why=why)
 
     def on_claimed(self, claimed: TickClaimed, now: Moment) -> None:
         """Keep the granted claim until the run can start."""

@@ -9,13 +9,14 @@ Rules of this file:
    A closed socket proves nothing: it makes the run unproven.
 2. A start is sent once. Where no answer comes, the launcher is killed and replaced, and proof awaited.
 3. Deadlines go to the page only. Whether main lives is seen by the leashes at the ends of their sockets.
-4. What does not do as it was told in time is killed: job by leash, leash by main, launcher by main.
+4. What does not do as it was told in time is killed: job by leash, leash by main (`oversight`), launcher by main.
+5. What an earlier main left behind is gone before the first launcher is started (`ledger`).
 """
 
 import asyncio
 import collections
-import contextlib
-import resource
+import os
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from orchestrator.core.messages import (
     ExtendRun,
     KillRun,
     RunEnded,
+    RunEvent,
     RunStarted,
     RunStuck,
     RunUnproven,
@@ -34,24 +36,21 @@ from orchestrator.core.messages import (
 from orchestrator.core.nouns import RunId
 from orchestrator.core.spec import JobSpec
 from orchestrator.errors import OrchestratorError
-from orchestrator.runs import linux, order, wire
+from orchestrator.runs import cgroups, linux, open_files, order, wire
 from orchestrator.runs.launcher_process import LauncherProcess
 from orchestrator.runs.launching import Launching
+from orchestrator.runs.ledger import Ledger
 from orchestrator.runs.live_run import LiveRun, Phase
+from orchestrator.runs.oversight import LATE_S, ORDINARY, Limits, Oversight
 from orchestrator.runs.page import SLOTS, Page, Slots
 from orchestrator.runs.proof import Proof
 from orchestrator.runs.strays import Strays, identify
+from orchestrator.runs.watching import Watching
 
-RunEvent = RunStarted | RunStuck | RunUnproven | RunEnded
-
-MAX_OPEN_FILES = 65536
-"""Main raises its soft limit up to this, and the launcher inherits it: two descriptors a run."""
 MAX_TAILS = 256
 """Ended runs whose last lines are remembered."""
 
 _WAIT_LIMIT_S = 30.0
-_LATE_AFTER_STOP_S = 2.0
-_LATE_IN_KILLING_S = 12.0  # the leash says STUCK after 10 s; one that says nothing is frozen
 
 
 class Runs:
@@ -63,32 +62,26 @@ class Runs:
         directory: Path,
         deliver: Callable[[RunEvent], None],
         environ: Mapping[str, str],
+        cgroup: str | None = None,
         say: Callable[[Say], None] = lambda _line: None,
-        liveness_s: float = 10.0,
-        answer_limit_s: float = 2.0,
-        start_limit_s: float = 5.0,
-        kill_limit_s: float = 0.25,
+        limits: Limits = ORDINARY,
     ) -> None:
-        """Set the numbers; nothing is started before `open`.
+        """Note what is needed; nothing is started before `open`.
 
         Args:
             directory: The state directory; logs go below it.
             deliver: Told what happened, on the event loop, never from within a call of ours.
             environ: What jobs may inherit.
+            cgroup: The cgroup that was delegated to this process (see `cgroups.own`): each run gets one of its own.
             say: Told what is worth a log line.
-            liveness_s: How often launcher and leashes are looked after.
-            answer_limit_s: What does not answer for so long is frozen.
-            start_limit_s: How long a start that was sent may stay unanswered.
-            kill_limit_s: How long a leash may need to begin killing.
+            limits: How long main waits for launcher and leashes.
         """
         self._directory = directory
         self._deliver = deliver
         self._heritage = order.inheritable(environ)
+        self._cgroup = cgroup
         self._say = say
-        self._liveness_s = liveness_s
-        self._answer_limit_s = answer_limit_s
-        self._start_limit_s = start_limit_s
-        self._kill_limit_s = kill_limit_s
+        self._limits = limits
         self._runs: dict[RunId, LiveRun] = {}
         self._by_serial: dict[int, LiveRun] = {}
         self._slots = Slots()
@@ -97,15 +90,17 @@ class Runs:
     # What main calls.
 
     async def open(self) -> None:
-        """Become a sub-reaper and start the launcher.
+        """Sweep what an earlier main left behind, become a sub-reaper, and start the launcher.
 
         Raises:
-            OrchestratorError: No launcher can be started.
+            OrchestratorError: Something left over cannot be killed, or no launcher can be started.
         """
+        self._ledger = Ledger(self._directory, cgroup=self._cgroup, say=self._say)
+        self._ledger.sweep()  # it blocks: there is nothing yet that it could hold up
         self._loop = asyncio.get_running_loop()
         self._was_subreaper = linux.is_subreaper()
         linux.become_subreaper()
-        self._open_files = _raise_open_files()
+        self._open_files = open_files.raise_limit()
         self._page = Page.create()
         self._strays = Strays()
         self._launching = Launching(
@@ -128,9 +123,11 @@ class Runs:
             await self._launching.open()
         except OrchestratorError:
             await self._launching.close(limit_s=0.0)
-            self._page.close()
+            self._give_back()
             raise
-        self._watch = self._loop.call_later(self._liveness_s, self._look_after)
+        self._watching = Watching(self._deliver)
+        self._oversight = Oversight(runs=self._runs.values, hear=self._hear, on_failing=self._lose, limits=self._limits)
+        self._watch = self._loop.call_later(self._limits.liveness_s, self._ping_launcher)
 
     def start(self, spec: JobSpec, start: StartRun) -> None:
         """Start a run; once per run id, whatever becomes of it."""
@@ -148,6 +145,8 @@ class Runs:
             self._loop.call_soon(self._deliver, RunEnded(start.job, start.run, None, 0, error, "exit", 0.0))
             return
         run = LiveRun(spec, start, *taken)
+        if self._cgroup is not None:
+            run.cgroup = f"{self._cgroup}/run-{run.serial}-{os.getpid()}"
         self._page.claim(*taken, until.term_at if until else linux.NEVER, until.kill_at if until else linux.NEVER)
         self._runs[start.run] = self._by_serial[run.serial] = run
         run.set_limit(_WAIT_LIMIT_S, self._on_never_sent)
@@ -160,11 +159,21 @@ class Runs:
 
     def stop(self, stop: StopRun) -> None:
         """Stop a run; again with a shorter grace: sooner."""
-        self._order(stop.run, "stop", stop.grace_s + _LATE_AFTER_STOP_S, wire.STOP, stop.grace_s)
+        words = (wire.STOP, stop.grace_s, stop.failure)
+        self._order(stop.run, "stop", stop.grace_s + LATE_S, *words, hook_too=not stop.failure)
 
     def kill(self, kill: KillRun) -> None:
         """SIGKILL a run's tree now."""
-        self._order(kill.run, "killed", self._kill_limit_s, wire.KILL)
+        self._order(kill.run, "killed", self._limits.kill_limit_s, wire.KILL)
+
+    def reload(self, run: RunId) -> bool:
+        """Tell a run's job to read its own configuration again, as its spec says; False if it cannot be told now."""
+        held = self._runs.get(run)
+        wanted = held.spec.reload if held else None
+        if held is None or wanted is None or held.phase is not Phase.RUNNING:
+            return False
+        signum = int(signal.Signals[wanted.signal]) if wanted.signal else 0
+        return not held.tell(wire.RELOAD, signum, wanted.command)
 
     def log_path(self, spec: JobSpec) -> Path | None:
         """Return where the output of a job goes, None where it is dropped."""
@@ -187,24 +196,38 @@ class Runs:
         }
 
     async def close(self) -> None:
-        """End the launcher. Runs that are left are abandoned: their leashes end them, and nobody hears of it."""
+        """End the launcher. Runs that are left are abandoned: their leashes end them, and nobody hears of it.
+
+        They keep their slots on the page: without one they would have no time to end in order.
+        """
         self._watch.cancel()
+        self._oversight.close()
         self._proof.close()
+        self._watching.close()
         graces_s = [run.spec.lease.step_down_grace_s + run.spec.lease.kill_time_s for run in self._runs.values()]
         for run in reversed(list(self._runs.values())):  # what still waits goes first, and is not sent
             self._forget(run)
-        await self._launching.close(limit_s=self._answer_limit_s + max(graces_s, default=0.0))
+        await self._launching.close(limit_s=self._limits.answer_limit_s + max(graces_s, default=0.0))
+        self._give_back()
+
+    def _give_back(self) -> None:
         self._page.close()
+        self._ledger.close()  # what it holds of abandoned runs the next start looks for, and does not find
         linux.become_subreaper(yes=self._was_subreaper)
 
     # Towards the leash.
 
     def _pack(self, run: LiveRun) -> dict[str, object]:
         return order.what_to_run(
-            run.spec, run.order, heritage=self._heritage, directory=self._directory, open_files=self._open_files
+            run.spec,
+            run.order,
+            heritage=self._heritage,
+            directory=self._directory,
+            open_files=self._open_files,
+            cgroup=run.cgroup,
         )
 
-    def _order(self, name: RunId, cause: str, limit_s: float, *message: object) -> None:
+    def _order(self, name: RunId, cause: str, limit_s: float, *message: object, hook_too: bool = True) -> None:
         """Tell a leash to end its run, and kill the leash if it has not within the limit."""
         run = self._runs.get(name)
         if run is None or run.phase is Phase.UNPROVEN:
@@ -212,29 +235,16 @@ class Runs:
         if run.phase is Phase.WAITING:
             self._end(run, run.ended(cause=cause, error="ended before it was started"))
             return
-        if run.sock is not None:
-            with contextlib.suppress(BlockingIOError):  # a frozen leash: the limit runs
-                wire.send(run.sock, *message)
-        force_at = self._loop.time() + limit_s
-        run.force_at = force_at if run.force_at is None else min(run.force_at, force_at)
-        if run.held and not run.killing:
-            self._force_in_time(run)
-
-    def _force_in_time(self, run: LiveRun) -> None:
-        if run.force_at is not None:
-            run.set_limit(max(0.0, run.force_at - self._loop.time()), self._force)
-
-    def _force(self, run: LiveRun) -> None:
-        self._hear(run)  # what it said while we were busy counts
-        if run.held:
-            run.kill_leash()
-            self._lose(run, "its leash did not do as it was told")
+        self._watching.end(run)
+        run.tell(*message)  # a frozen leash does not hear: the limit runs
+        self._oversight.ordered(run, limit_s, hook_too=hook_too)
 
     # From the leash.
 
     def _on_sent(self, run: LiveRun) -> None:
         assert run.sock is not None  # noqa: S101 - that is what "sent" means
-        run.set_limit(self._start_limit_s, self._on_unanswered)
+        run.set_limit(self._limits.start_limit_s, self._on_unanswered)
+        self._ledger.opened(run.order.run, run.serial, 0, 0, run.cgroup)  # should all die before the leash answers
         self._loop.add_reader(run.sock, self._hear, run)
 
     def _hear(self, run: LiveRun) -> None:
@@ -255,29 +265,38 @@ class Runs:
         if name == wire.LEASHED:
             run.leash_pid, run.leash, run.phase = fields[0], (fds[0] if fds else -1), Phase.LEASHED
             run.clear_limit()
-            self._force_in_time(run)
+            self._oversight.force_in_time(run)
             self._launching.answered(run)
+            self._ledger.opened(run_id, run.serial, run.leash_pid, 0, run.cgroup)
         elif name == wire.STARTED:
             run.leader_pid, run.phase, run.started_at = fields[0], Phase.RUNNING, clock.boot()
             run.leader = identify(run.leader_pid)
+            self._ledger.opened(run_id, run.serial, run.leash_pid, run.leader_pid, run.cgroup)
+            self._watching.begin(run)
             self._deliver(RunStarted(job, run_id, run.leader_pid))
         elif name == wire.KILLING:
-            run.killing = True
-            run.set_limit(_LATE_IN_KILLING_S, self._force)
+            self._oversight.on_killing(run)
         elif name == wire.STUCK:
             run.clear_limit()  # it is awake, and keeps trying
             self._on_stuck(run, tuple(fields[0]), fields[1])
         elif name == wire.ENDED:
-            *told, tail = fields
-            self._remember(run.order.run, tail)
-            self._end(run, RunEnded(job, run_id, *told))
+            exit_code, signum, error, cause, elapsed_s, tail = fields
+            self._remember(run_id, tuple(tail))
+            self._end(run, RunEnded(job, run_id, exit_code, signum, error, cause, elapsed_s, tuple(tail)))
+        elif name == wire.LAST_HOOK:
+            self._oversight.on_last_hook(run, fields[1])
+        elif name == wire.CHECKED:
+            self._watching.on_checked(run, *fields)
+        elif name == wire.HOOK_FAILED:
+            hook, why = fields
+            self._say(Say("hook.failed", {"job": job, "run": run_id, "hook": hook, "why": why}, "warning"))
         elif name == wire.LOG_FAILED:
             self._say(Say("log.failed", {"job": job, "run": run_id, "why": fields[0]}, "warning"))
         elif name == wire.LOG_RESTORED:
             self._say(Say("log.restored", {"job": job, "run": run_id, "lost_bytes": fields[0]}))
 
-    def _remember(self, run: RunId, tail: list[str]) -> None:
-        self._tails[run] = tuple(tail)
+    def _remember(self, run: RunId, tail: tuple[str, ...]) -> None:
+        self._tails[run] = tail
         while len(self._tails) > MAX_TAILS:
             self._tails.popitem(last=False)
 
@@ -294,20 +313,23 @@ class Runs:
         self._hear(run)
         if run.phase is Phase.SENT and run.launcher is not None:
             run.launcher.kill()
-            self._lose(run, f"the launcher did not answer within {self._start_limit_s:g} s")
+            self._lose(run, f"the launcher did not answer within {self._limits.start_limit_s:g} s")
 
     def _lose(self, run: LiveRun, why: str) -> None:
         """Nothing more will come from its leash: wait for proof of the run's end."""
         self._hang_up(run)
+        self._watching.end(run)
         run.why = why
         run.phase = Phase.UNPROVEN
         run.clear_limit()
+        if run.cgroup is not None:
+            cgroups.kill(run.cgroup)  # what no signal of ours would reach; the proof is awaited all the same
         self._launching.answered(run)
         self._deliver(RunUnproven(run.order.job, run.order.run, why))
         if run.orphaned:
             self._proof.sweep_soon()
         elif run.launcher is not None:
-            run.launcher.ping(self._answer_limit_s)
+            run.launcher.ping(self._limits.answer_limit_s)
 
     def _on_launcher(self, _launcher: LauncherProcess, message: wire.Message) -> None:
         name, *fields = message
@@ -336,12 +358,18 @@ class Runs:
     def _on_proven(self, run: LiveRun) -> None:
         error = "" if run.started_at else f"not started: {run.why}"
         elapsed_s = clock.boot() - run.started_at if run.started_at else 0.0
+        if run.cgroup is not None:
+            cgroups.remove(run.cgroup)  # nobody else does
         self._end(run, run.ended(cause="unproven", error=error, elapsed_s=elapsed_s))
 
     # The end.
 
     def _end(self, run: LiveRun, ended: RunEnded) -> None:
+        self._watching.end(run)
         self._forget(run)
+        self._page.clear(run.slot)
+        self._slots.give_back(run.slot)
+        self._ledger.closed(run.serial)
         self._loop.call_soon(self._deliver, ended)
         if run.orphaned:
             self._proof.sweep_soon()  # its leash is our child, and wants to be reaped
@@ -352,8 +380,6 @@ class Runs:
         self._hang_up(run)
         run.close()
         run.phase = Phase.ENDED
-        self._page.clear(run.slot)
-        self._slots.give_back(run.slot)
         del self._runs[run.order.run], self._by_serial[run.serial]
         self._launching.answered(run)
 
@@ -365,29 +391,7 @@ class Runs:
 
     # Every few seconds.
 
-    def _look_after(self) -> None:
-        self._watch = self._loop.call_later(self._liveness_s, self._look_after)
+    def _ping_launcher(self) -> None:
+        self._watch = self._loop.call_later(self._limits.liveness_s, self._ping_launcher)
         if self._launching.current is not None:
-            self._launching.current.ping(self._answer_limit_s)
-        for run in self._runs.values():
-            if run.held and _is_stopped(run):
-                self._loop.call_later(self._answer_limit_s, self._check_stopped, run)
-
-    def _check_stopped(self, run: LiveRun) -> None:
-        if run.held and _is_stopped(run):
-            run.kill_leash()
-            self._lose(run, "its leash was stopped")
-
-
-def _is_stopped(run: LiveRun) -> bool:
-    """Tell whether a leash is stopped (SIGSTOP, a debugger): cheaper than to wake each up for an answer."""
-    return linux.state(run.leash_pid) in {"T", "t"}
-
-
-def _raise_open_files() -> int:
-    """Raise this process's soft limit of open files; return what it was: jobs get that."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return soft
+            self._launching.current.ping(self._limits.answer_limit_s)

@@ -25,9 +25,11 @@ from typing import Any
 
 from orchestrator.runs import tree, wire
 from orchestrator.runs.first_process import ignored_signals
-from orchestrator.runs.leash import STUCK_AFTER_S, Leash, Wakeups, listen_to_children
+from orchestrator.runs.leash import STUCK_AFTER_S, Leash
 from orchestrator.runs.linux import NEVER, BootTimer, become_subreaper, boot, children, name_process
 from orchestrator.runs.page import Page
+from orchestrator.runs.rehearsal import rehearse
+from orchestrator.runs.wakeups import Wakeups, listen_to_children
 
 _BUSY_S = 2.0
 """A leash that went through its kill loop so recently is alive (it does so at least once a second)."""
@@ -237,6 +239,8 @@ def main(sock_fd: int, page_fd: int) -> None:
         os.set_inheritable(fd, False)
     sock = socket.socket(fileno=sock_fd)
     sock.setblocking(False)
+    rehearse(ignored_signals())
+    name_process("orch-launcher")
     launcher = Launcher(sock, Page(page_fd))
     children(os.getpid())  # whatever is done for the first time is done before the first fork
     # A collection would touch every object and so copy every page that the leashes share.

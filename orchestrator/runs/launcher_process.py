@@ -18,6 +18,7 @@ from orchestrator.runs import launcher, wire
 _ROOT = Path(__file__).parents[2]
 _FIRST_ANSWER_S = 10.0
 """An interpreter on a busy machine with a cold disk needs seconds until it listens."""
+_OWN_STDERR_FD = 2
 _MAX_ERRORS_BYTES = 1 << 20
 """What launchers and leashes say when they break is kept in a file up to this size."""
 
@@ -145,7 +146,7 @@ def _spawn(sock_fd: int, page_fd: int, errors: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603 - our own interpreter and our own file
             [sys.executable, "-I", "-S", "-c", code],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=_OWN_STDERR_FD,  # the leashes write the output of jobs there whose `log` is the journal
             stderr=errors_fd,
             pass_fds=(sock_fd, page_fd),
             start_new_session=True,

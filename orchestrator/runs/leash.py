@@ -9,7 +9,10 @@ Rules of this file:
    then does the leash exit with status 0: whoever sees that status knows that nothing is left.
 2. Nothing here waits for main: what main does not take is dropped.
 3. What ends a run, and when, is decided in `ending`; this file measures, signals and reaps.
-4. No import and little garbage after the fork: what is not touched stays shared with the launcher.
+4. No import and little garbage after the fork: what is not touched stays shared with the launcher. What a plain
+   run does not need is not called for it: each function that is called once costs a page or two.
+5. The hook for success or failure is forked once nothing of the job is left, and then lives as the job did: under
+   the lease, main's orders and its own limit. What is told of the run is the job's end and not the hook's.
 """
 
 import os
@@ -19,13 +22,14 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.runs import tree, wire
-from orchestrator.runs.ending import KILLING, Ending
+from orchestrator.runs import cgroups, errands, tree, wire
+from orchestrator.runs.ending import ENDING, KILLING, Ending
+from orchestrator.runs.errands import Errand, Errands
 from orchestrator.runs.first_process import explain, fork_job
 from orchestrator.runs.linux import NEVER, BootTimer, become_subreaper, boot, descendants, name_process
-from orchestrator.runs.logs import RotatingFile
+from orchestrator.runs.output import Output
 from orchestrator.runs.page import Page
-from orchestrator.runs.pump import Pump
+from orchestrator.runs.wakeups import Wakeups
 
 STUCK_AFTER_S = 10.0
 """A tree that lives so long after its first SIGKILL is reported; a busy machine needs far less (40 ms at most)."""
@@ -35,50 +39,27 @@ _KILL_PAUSES_MS = ((0.05, 0), (0.5, 2), (2.0, 20), (STUCK_AFTER_S, 100), (NEVER,
 a second later for what waits in the kernel. The end of a child cuts the pause short."""
 
 
-def listen_to_children() -> None:
-    """Have SIGCHLD noticed at all; once, in the launcher: the leashes inherit it."""
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-
-
-class Wakeups:
-    """The end of a child, as a readable descriptor (no signal handler does work)."""
-
-    __slots__ = ("_write_fd", "fd")
-
-    def __init__(self) -> None:
-        """Be told from now on, instead of whoever was told before."""
-        self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
-
-    def clear(self) -> None:
-        """Make it unreadable again."""
-        try:
-            os.read(self.fd, 4096)
-        except BlockingIOError:
-            return
-
-    def close(self) -> None:
-        """Be told no more."""
-        signal.set_wakeup_fd(-1)
-        os.close(self.fd)
-        os.close(self._write_fd)
-
-
 class Leash:
     """One run, held."""
 
     __slots__ = (
+        "_alive",
+        "_by_command",
         "_child",
         "_ending",
+        "_errands",
         "_error",
         "_forked_at",
         "_gone",
         "_handlers",
         "_ignored",
         "_killing_since",
+        "_last_hook",
+        "_output",
+        "_over_at",
         "_page",
+        "_pipes",
         "_poll",
-        "_pump",
         "_report",
         "_said_stuck",
         "_serial",
@@ -114,13 +95,18 @@ class Leash:
         self._wakeups = Wakeups()
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], None]] = {}
-        self._pump: Pump | None = None
+        self._pipes: list[int] = []
+        self._output: Output
+        self._errands: Errands
         self._report = -1
         self._child = 0
+        self._alive = False
         self._status = 0
         self._error = ""
         self._gone = False
-        self._forked_at = 0.0
+        self._by_command = False
+        self._last_hook = ""
+        self._forked_at = self._over_at = 0.0
         self._killing_since = NEVER
         self._said_stuck: list[int] = []
 
@@ -146,32 +132,33 @@ class Leash:
             return
         while not self._gone:
             self._turn()
-        self._finish()
+        cause = self._ending.cause
+        self._run_last_hook()
+        self._finish(cause)
 
     def _start(self) -> None:
-        read_end, output = os.pipe2(os.O_CLOEXEC)
+        what = self._what
+        if what["cgroup"]:
+            cgroups.make(what["cgroup"])
+        output = self._output = Output(
+            what["log"],
+            on_failed=self._on_log_failed,
+            on_restored=self._on_log_restored,
+        )
+        # Our copies of these ends stay open for errands to come. Nobody waits for the end of a pipe.
+        ends = (output.stdout_fd, output.stderr_fd)
+        self._errands = Errands(what, self._ignored, ends, self._on_errand)
         self._report, report = os.pipe2(os.O_CLOEXEC)
-        self._pump = Pump(read_end, self._log())
         self._forked_at = boot()
-        self._child = fork_job(self._what, self._ignored, output, report)
-        os.close(output)
+        self._child = fork_job(what, self._ignored, ends, report)
+        self._alive = True
         os.close(report)
         self._watch(self._timer.fd, self._timer.clear)
         self._watch(self._wakeups.fd, self._on_child)
-        self._watch(self._pump.fd, self._on_output)
+        self._pipes = output.read_fds()
+        for fd in self._pipes:
+            self._poll.register(fd, select.POLLIN)
         self._watch(self._report, self._on_report)
-
-    def _log(self) -> RotatingFile | None:
-        log = self._what["log"]
-        if log is None:
-            return None
-        return RotatingFile(
-            log["path"],
-            max_bytes=log["max_bytes"],
-            backups=log["backups"],
-            on_failed=lambda problem: self._say(wire.LOG_FAILED, problem),
-            on_restored=lambda lost_bytes: self._say(wire.LOG_RESTORED, lost_bytes),
-        )
 
     def _watch(self, fd: int, handler: Callable[[], None]) -> None:
         self._poll.register(fd, select.POLLIN)
@@ -184,14 +171,22 @@ class Leash:
     def _turn(self) -> None:
         """Wait for whatever comes first, handle it, and see what the time says."""
         killing = self._ending.phase == KILLING
-        self._timer.arm(NEVER if killing else self._ending.due_at(self._page.term_at(self._slot, self._serial)))
+        due_at = self._ending.due_at(self._page.term_at(self._slot, self._serial))
+        if self._errands.running:
+            due_at = min(due_at, self._errands.due_at())
+        self._timer.arm(NEVER if killing else due_at)
         for fd, _ in self._poll.poll(self._pause_ms() if killing else None):
             if fd in self._handlers:
                 self._handlers[fd]()
+            elif fd in self._pipes and not self._output.pull(fd):
+                self._pipes.remove(fd)
+                self._poll.unregister(fd)
         self._act()
 
     def _act(self) -> None:
         now = boot()
+        if self._errands.running:
+            self._errands.look(now)
         term_at = self._page.term_at(self._slot, self._serial)
         self._ending.look(now, term_at, self._page.kill_at(self._slot, self._serial))
         if self._gone or not self._ending.cause:
@@ -200,16 +195,40 @@ class Leash:
         # Before exec the first process still ignores what the launcher ignores: a TERM would be lost on it.
         if self._ending.asks and self._report < 0:
             self._ending.asks = False
-            # What a first process left behind gets TERM; the job's own stop signal is for an end that is ordered.
-            tree.ask_to_end(os.getpid(), signal.SIGTERM if self._ending.cause == "exit" else self._what["stop_signal"])
+            self._ask_to_end()
+        elif self._by_command and self._ending.lease_struck:
+            self._signal_the_tree()  # the command was given the whole grace, and that is over
         if self._ending.phase == KILLING:
             self._kill(now)
+
+    # Towards the tree.
+
+    def _ask_to_end(self) -> None:
+        """Signal the tree, or let the stop command do it; then begin what must run during the end."""
+        command = self._what["stop_command"]
+        if self._ending.cause == "stop" and command and not self._error and not self._last_hook:
+            self._by_command = True
+            if self._errands.begin(errands.STOP, command, NEVER, self._about_the_job()):
+                return  # the signal follows when it has ended
+        self._signal_the_tree()
+        if self._ending.cause in {"deadline", "abandoned"} and not self._last_hook:
+            self._begin_hook(errands.ON_STEP_DOWN, self._ending.kill_by if self._ending.phase == ENDING else 0.0)
+
+    def _signal_the_tree(self) -> None:
+        self._by_command = False
+        after_exit = self._ending.cause == "exit"
+        # What a first process left behind gets TERM; the job's own stop signal is for an end that is ordered.
+        signum = signal.SIGTERM if after_exit or self._last_hook else self._what["stop_signal"]
+        self._errands.ask_to_end(signum, hooks_go_on=after_exit)
 
     def _kill(self, now: float) -> None:
         if self._killing_since == NEVER:
             self._killing_since = now
             self._say(wire.KILLING)
         self._page.acting(self._slot, self._serial, now)
+        self._errands.cut_short()
+        if self._what["cgroup"]:
+            cgroups.kill(self._what["cgroup"])
         refused = tree.kill_below(os.getpid())
         self._on_child()
         if not self._gone and now - self._killing_since >= STUCK_AFTER_S:
@@ -222,34 +241,97 @@ class Leash:
         age_s = boot() - self._killing_since
         return next(pause_ms for until_s, pause_ms in _KILL_PAUSES_MS if age_s < until_s)
 
+    # From the tree.
+
     def _on_child(self) -> None:
         self._wakeups.clear()
         ended, nothing_left = tree.reap()
         for pid, status in ended:
-            if pid == self._child:
+            if self._errands.ended(pid, status):
+                continue
+            if not self._last_hook:
+                self._over_at = boot()
+            if self._alive and pid == self._child:
+                self._alive = False
                 self._status = status
+                self._on_report()  # all is in it by now; the hook for the start comes before the end
                 self._ending.exited(boot(), self._what["rest_grace_s"])
-        self._gone = nothing_left
-
-    def _on_output(self) -> None:
-        assert self._pump is not None  # noqa: S101 - set before it is watched
-        fd = self._pump.fd
-        self._pump.pull()
-        if self._pump.fd < 0:
-            self._ignore(fd)
+        self._gone = nothing_left and not self._errands.running  # a hook may have been forked just now
 
     def _on_report(self) -> None:
         """Learn whether exec succeeded: it closed the pipe, or else the reason stands in it."""
         if self._report < 0:
             return
-        report = os.read(self._report, 64)
+        report = os.read(self._report, wire.MAX_CLAUSE)
         self._ignore(self._report)
         os.close(self._report)
         self._report = -1
         if report:
-            self._error = explain(report, self._what)
+            self._error = explain(report, self._what)[: wire.MAX_CLAUSE]
+            return
+        self._say(wire.STARTED, self._child)
+        if self._what["hooks"] and not self._ending.cause:
+            self._begin_hook(errands.ON_START, NEVER)
+
+    # Errands.
+
+    def _begin_hook(self, name: str, until: float) -> bool:
+        """Begin a hook if the job has it and there is time until then; tell whether it runs."""
+        hook = self._what["hooks"].get(name)
+        if hook is None:
+            return False
+        if until <= boot():
+            self._say(wire.HOOK_FAILED, name, "no time was left for it")
+            return False
+        return self._errands.begin(name, hook["argv"], hook["timeout_s"], self._about_the_job())
+
+    def _run_last_hook(self) -> None:
+        """Run the hook for success or failure, now that nothing of the job is left, and wait for its end."""
+        if self._ending.cause == "exit":
+            name = errands.ON_SUCCESS if self._succeeded() else errands.ON_FAILURE
+        elif self._ending.failure:
+            name = errands.ON_FAILURE
         else:
-            self._say(wire.STARTED, self._child)
+            return
+        until = self._ending.hook_until()
+        if not self._begin_hook(name, until):
+            return
+        self._last_hook = name
+        limit = min(until, self._errands.due_at())
+        self._ending = Ending(limit)
+        self._page.commit(self._slot, self._serial, limit)
+        self._killing_since = NEVER
+        self._gone = False
+        self._say(wire.LAST_HOOK, name, limit - boot())
+        while not self._gone:
+            self._turn()
+
+    def _succeeded(self) -> bool:
+        return not self._error and os.WIFEXITED(self._status) and os.WEXITSTATUS(self._status) in self._what["success"]
+
+    def _about_the_job(self) -> dict[str, str]:
+        """Return what an errand's environment says of the job."""
+        if self._alive:
+            return {"ORCHESTRATOR_PID": str(self._child)}
+        if self._error:
+            return {}
+        if os.WIFEXITED(self._status):
+            return {"ORCHESTRATOR_EXIT_CODE": str(os.WEXITSTATUS(self._status))}
+        return {"ORCHESTRATOR_SIGNAL": str(os.WTERMSIG(self._status))}
+
+    def _on_errand(self, errand: Errand, why: str) -> None:
+        """Tell how an errand came out, and go on with what waited for it."""
+        if errand.name == errands.HEALTH:
+            if not errand.cut:
+                self._say(wire.CHECKED, errand.number, not why, why)
+        elif why:
+            self._say(wire.HOOK_FAILED, errand.name, why)
+        if errand.name == errands.STOP and self._by_command:
+            self._signal_the_tree()
+        elif errand.name == self._last_hook:
+            self._ending.exited(boot(), self._what["rest_grace_s"])
+
+    # From and to main.
 
     def _on_order(self) -> None:
         try:
@@ -264,23 +346,50 @@ class Leash:
             return
         name, *fields = received[0]
         if name == wire.STOP:
-            self._ending.stop(now, fields[0])
+            grace_s, failure = fields
+            self._ending.stop(now, grace_s, failure=failure)
         elif name == wire.KILL:
             self._ending.kill(now)
+        elif self._ending.cause or not self._alive:
+            return  # what is over needs no check and no reload
+        elif name == wire.CHECK:
+            number, argv, limit_s = fields
+            self._errands.begin(errands.HEALTH, argv, limit_s, self._about_the_job(), number)
+        elif name == wire.RELOAD:
+            self._reload(*fields)
 
-    def _finish(self) -> None:
-        elapsed_s = boot() - self._forked_at
-        assert self._pump is not None  # noqa: S101 - set before the job was forked
-        self._on_report()
-        self._pump.drain()
+    def _reload(self, signum: int, argv: list[str] | None) -> None:
+        if argv:
+            self._errands.begin(errands.RELOAD, argv, errands.RELOAD_LIMIT_S, self._about_the_job())
+            return
+        try:
+            os.kill(self._child, signum)
+        except PermissionError:
+            self._say(wire.HOOK_FAILED, errands.RELOAD, f"not permitted to signal pid {self._child}: another user's")
+
+    def _finish(self, cause: str) -> None:
+        self._output.close_child_ends()
+        self._output.drain()
+        self._leave_cgroup()
         exited = os.WIFEXITED(self._status)
         exit_code = os.WEXITSTATUS(self._status) if exited and not self._error else None
         signum = 0 if exited else os.WTERMSIG(self._status)
-        tail = self._pump.tail.lines()
-        self._say(wire.ENDED, exit_code, signum, self._error, self._ending.cause, elapsed_s, tail)
+        elapsed_s = self._over_at - self._forked_at
+        self._say(wire.ENDED, exit_code, signum, self._error, cause, elapsed_s, self._output.tail.lines())
+
+    def _on_log_failed(self, problem: str) -> None:
+        self._say(wire.LOG_FAILED, problem)
+
+    def _on_log_restored(self, lost_bytes: int) -> None:
+        self._say(wire.LOG_RESTORED, lost_bytes)
 
     def _refuse(self, error: str, cause: str) -> None:
+        self._leave_cgroup()
         self._say(wire.ENDED, None, 0, error, cause, 0.0, [])
+
+    def _leave_cgroup(self) -> None:
+        if self._what["cgroup"]:
+            cgroups.remove(self._what["cgroup"])
 
     def _say(self, *message: object, fds: tuple[int, ...] = ()) -> None:
         try:

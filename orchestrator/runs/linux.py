@@ -178,3 +178,9 @@ def state(pid: int) -> str:
     """Return the state letter of a process (R S D T t Z), "" if there is no such process."""
     fields = stat_fields(pid)
     return fields[0].decode() if fields else ""
+
+
+def owner(pid: int) -> str:
+    """Return the effective uid of a process, "" if there is no such process (the owner of /proc/PID may be root)."""
+    _, _, after = read_file(f"/proc/{pid}/status").partition(b"\nUid:")
+    return after.split()[1].decode() if after else ""

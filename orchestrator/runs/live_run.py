@@ -24,7 +24,9 @@ import psutil
 
 from orchestrator.core.messages import RunEnded, StartRun
 from orchestrator.core.spec import JobSpec
+from orchestrator.runs import wire
 from orchestrator.runs.launcher_process import LauncherProcess
+from orchestrator.runs.linux import NEVER
 
 
 class Phase(Enum):
@@ -56,7 +58,9 @@ class LiveRun:
         started_at: When exec had succeeded, on the boot clock.
         killing: Its leash said that it is in its kill loop.
         limit: The timer that runs for whatever is awaited now.
-        force_at: When its leash is killed if it has not ended the run as ordered, on the loop's clock; None: no order.
+        force_at: When its leash is killed if it has not ended the run as ordered, on the loop's clock.
+        all_over_at: When it is killed even if it runs the hook that follows the job's end; NEVER: no order says so.
+        cgroup: The directory of its own cgroup; None: it has none.
         why: Why it is unproven, in one clause.
     """
 
@@ -74,7 +78,9 @@ class LiveRun:
     started_at: float = 0.0
     killing: bool = False
     limit: asyncio.TimerHandle | None = None
-    force_at: float | None = None
+    force_at: float = NEVER
+    all_over_at: float = NEVER
+    cgroup: str | None = None
     why: str = ""
 
     @property
@@ -90,6 +96,17 @@ class LiveRun:
     def ended(self, *, cause: str, error: str = "", elapsed_s: float = 0.0) -> RunEnded:
         """Return the event for an end whose exit status nobody knows."""
         return RunEnded(self.order.job, self.order.run, None, 0, error, cause, elapsed_s)
+
+    def tell(self, *message: object) -> str:
+        """Send a message to its leash; return why that is impossible, in one clause, "" if it was sent."""
+        try:
+            if self.sock is not None and wire.send(self.sock, *message):
+                return ""
+        except BlockingIOError:
+            return "its leash does not read"
+        except ValueError:
+            return "its command is too long"
+        return "its leash is gone"
 
     def kill_leash(self) -> None:
         """SIGKILL its leash; PDEATHSIG takes the first process along, and the launcher sweeps the rest."""

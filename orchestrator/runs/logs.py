@@ -7,7 +7,8 @@ Rules of this file:
 2. A file is rotated at the end of a line, before it would grow past `max_bytes`. Only the line that is
    being written may run over, by at most `LONGEST_OVERRUN_BYTES`; a longer one is cut there.
    So all files together take at most (max_bytes + LONGEST_OVERRUN_BYTES) x (backups + 1).
-3. Nobody needs to tell us that the file was removed or renamed: it is looked for once a second, at a write.
+3. Nobody needs to tell us that the file was removed, renamed or cut short (logrotate's create and copytruncate):
+   it is looked for once a second, at a write, and before a rotation.
 4. A full disk or a missing permission costs output, never the job: what cannot be written is dropped and
    counted, said once, tried again each second, and the file itself says afterwards what is missing.
 5. Only regular files are rotated: `/dev/null` and a FIFO stay what they are.
@@ -45,6 +46,7 @@ class RotatingFile:
         "_identity",
         "_look_at",
         "_max_bytes",
+        "_must_rotate",
         "_on_failed",
         "_on_restored",
         "_path",
@@ -82,6 +84,7 @@ class RotatingFile:
         self._rotates = True
         self._size = 0
         self._at_line_start = True
+        self._must_rotate = False
         self._look_at = 0.0
         self._problem = ""
         self.lost_bytes = 0
@@ -99,9 +102,8 @@ class RotatingFile:
         try:
             while start < size:
                 end = self._fitting(data, start, size)
-                if end > start:
-                    self._append(memoryview(data)[start:end])
-                    start = end
+                while start < end:
+                    start += self._append(memoryview(data)[start:end])
                 if start < size:
                     self._rotate()
         except OSError as error:
@@ -117,18 +119,31 @@ class RotatingFile:
 
     def _look(self) -> None:
         """Make sure that the open file is the one at the path; open it if it is not."""
-        try:
-            if self._fd >= 0 and _identity(os.stat(self._path)) == self._identity:  # noqa: PTH116 - pathlib is too heavy
-                return
-        except OSError:
-            pass  # removed or renamed: opened anew below
+        if self._fd >= 0 and self._is_in_place():
+            return
         self._drop()
         try:
             self._open()
+            if self._must_rotate:
+                self._rotate()  # else a file that is full and cannot be moved would be restored each second
             if self._problem:
                 self._say_what_is_lost()
         except OSError as error:
             self._fail(error)
+
+    def _is_in_place(self) -> bool:
+        """Tell whether the open file is still the one at the path; its size may have been changed by others."""
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - pathlib is too heavy for a leash
+        except PermissionError:
+            return True  # the directory was closed to us, which takes nothing from a file that is open
+        except OSError:
+            return False  # removed or renamed
+        if _identity(found) != self._identity:
+            return False
+        if self._rotates:
+            self._size = found.st_size
+        return True
 
     def _open(self) -> None:
         try:
@@ -144,16 +159,12 @@ class RotatingFile:
         if self._size and os.pread(self._fd, 1, self._size - 1) != b"\n":
             self._append(memoryview(b"\n"))  # an earlier run's last words had no end of line
 
-    def _append(self, data: memoryview) -> None:
-        if not data:
-            return
-        last = data[-1]
-        while data:
-            written = os.write(self._fd, data)
-            self._size += written
-            self._at_line_start = False  # true of a part; set right below once all is written
-            data = data[written:]
-        self._at_line_start = last == _NEWLINE
+    def _append(self, data: memoryview) -> int:
+        """Write what can be written at once, and return how much it was."""
+        written = os.write(self._fd, data)
+        self._size += written
+        self._at_line_start = data[written - 1] == _NEWLINE
+        return written
 
     def _fitting(self, data: bytes | bytearray, start: int, size: int) -> int:
         """Return up to where `data` goes into the present file; what is left then goes into the next."""
@@ -171,23 +182,34 @@ class RotatingFile:
         return line_end or min(size, furthest)
 
     def _rotate(self) -> None:
-        if _identity(os.stat(self._path)) == self._identity:  # noqa: PTH116 - pathlib is too heavy for a leash
+        """Go on in a new file, or in the present one where somebody else made room."""
+        self._must_rotate = True
+        believed_size = self._size
+        if not self._is_in_place():
+            self._reopen()
+        elif self._size and self._size >= believed_size:
             self._shift()
-        os.close(self._fd)
-        self._fd = -1
+            self._reopen()
+        self._must_rotate = False
+
+    def _reopen(self) -> None:
+        self._drop()
         self._open()
 
     def _shift(self) -> None:
-        if not self._backups:
-            os.unlink(self._path)  # noqa: PTH108 - pathlib is too heavy for a leash
-            return
+        oldest = f"{self._path}.{self._backups}" if self._backups else self._path
+        # Removed first: ext4 writes out at once what is renamed over another file (its auto_da_alloc), and the
+        # next removal would wait for that (measured: half the throughput).
+        if os.path.exists(oldest):  # noqa: PTH110 - pathlib is too heavy for a leash
+            os.unlink(oldest)  # noqa: PTH108 - as above
         number = 1
         while number < self._backups and os.path.exists(f"{self._path}.{number}"):  # noqa: PTH110 - as above
             number += 1
         while number > 1:
-            os.replace(f"{self._path}.{number - 1}", f"{self._path}.{number}")  # noqa: PTH105 - as above
+            os.rename(f"{self._path}.{number - 1}", f"{self._path}.{number}")  # noqa: PTH104 - as above
             number -= 1
-        os.replace(self._path, f"{self._path}.1")  # noqa: PTH105 - as above
+        if self._backups:
+            os.rename(self._path, f"{self._path}.1")  # noqa: PTH104 - as above
 
     def _fail(self, error: OSError) -> None:
         self._drop()
@@ -198,7 +220,9 @@ class RotatingFile:
 
     def _say_what_is_lost(self) -> None:
         note = f"[orchestrator: {self.lost_bytes} bytes of output lost: {self._problem}]\n"
-        self._append(memoryview(note.encode(errors="replace")))
+        left = memoryview(note.encode(errors="replace"))
+        while left:
+            left = left[self._append(left) :]
         lost, self.lost_bytes, self._problem = self.lost_bytes, 0, ""
         self._on_restored(lost)
 
@@ -209,17 +233,22 @@ class RotatingFile:
 
 
 class Tail:
-    """The last lines that went by."""
+    """The last lines that went by, of one stream or of several."""
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_kept", "_stream")
 
     def __init__(self) -> None:
         """Begin with nothing."""
         self._kept = b""
+        self._stream = 0
 
-    def add(self, data: bytes | bytearray, size: int) -> None:
-        """Take the first `size` bytes of `data` into account."""
+    def add(self, data: bytes | bytearray, size: int, stream: int = 0) -> None:
+        """Take the first `size` bytes of `data` into account; another stream's begin on a line of their own."""
         end = bytes(data[max(0, size - TAIL_BYTES) : size])
+        if stream != self._stream:
+            self._stream = stream
+            if self._kept and self._kept[-1] != _NEWLINE:
+                self._kept += b"\n"
         self._kept = end if len(end) == TAIL_BYTES else (self._kept + end)[-TAIL_BYTES:]
 
     def lines(self) -> list[str]:

@@ -1,6 +1,6 @@
 """From a job's spec and the order to start it to what a leash is sent: pure.
 
-It knows what a child must find in its environment, and what must never get there.
+It knows what a child must find in its environment, what must never get there, and where its output goes.
 """
 
 import fnmatch
@@ -10,12 +10,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 from orchestrator.core.messages import StartRun
-from orchestrator.core.spec import JobSpec
+from orchestrator.core.spec import Hook, JobSpec
 
 LONGEST_REST_GRACE_S = 2.0
 """What a first process that exits by itself leaves behind has so long at most."""
 
-NEVER_INHERITED = ("ORCHESTRATOR_REDIS*", "NOTIFY_SOCKET", "WATCHDOG_*", "LISTEN_*", "CREDENTIALS_DIRECTORY")
+NEVER_INHERITED = (
+    *("ORCHESTRATOR_REDIS*", "NOTIFY_SOCKET", "WATCHDOG_*", "LISTEN_*", "CREDENTIALS_DIRECTORY", "JOURNAL_STREAM"),
+)
 """Ours alone: the Redis URL holds a password, and systemd's variables speak to main and to nobody below it."""
 
 
@@ -44,16 +46,30 @@ def environment(heritage: Mapping[str, str], spec: JobSpec, order: StartRun) -> 
 
 
 def log_path(directory: Path, spec: JobSpec) -> Path | None:
-    """Return where the output of the job's runs goes, None where it is dropped."""
-    if spec.log.mode == "none":
+    """Return the file that the output of the job's runs goes to, None where it goes to no file."""
+    if spec.log.mode != "file":
         return None
     if spec.log.file is not None:
         return Path(spec.log.file)
     return directory / "logs" / f"{quote(spec.name, safe=' @+=,:')}.log"
 
 
+def err_log_path(directory: Path, spec: JobSpec) -> Path | None:
+    """Return the file that the job's stderr goes to, None where it has none of its own."""
+    path = log_path(directory, spec)
+    if path is None or spec.log.stderr != "separate":
+        return None
+    return path.with_name(f"{path.stem}.err{path.suffix}")
+
+
 def what_to_run(
-    spec: JobSpec, order: StartRun, *, heritage: Mapping[str, str], directory: Path, open_files: int
+    spec: JobSpec,
+    order: StartRun,
+    *,
+    heritage: Mapping[str, str],
+    directory: Path,
+    open_files: int,
+    cgroup: str | None = None,
 ) -> dict[str, object]:
     """Return what the leash is sent, ready for JSON.
 
@@ -63,15 +79,61 @@ def what_to_run(
         heritage: What a child may inherit, see `inheritable`.
         directory: The state directory.
         open_files: The soft limit a child gets; main and the launcher may have raised their own.
+        cgroup: The directory of the run's own cgroup, which its leash makes; None: it gets none.
     """
-    path = log_path(directory, spec)
+    stop = spec.stop
+    hooks = {name: hook for name, hook in _hooks(spec).items() if hook is not None}
     return {
         "argv": list(spec.argv),
         "env": environment(heritage, spec, order),
+        "named": [*spec.env, *order.env],  # these win over files of variables, and over what is the user's
         "cwd": spec.cwd,
         "open_files": open_files,
-        "stop_signal": int(signal.Signals[spec.stop.signal]),
-        "rest_grace_s": min(LONGEST_REST_GRACE_S, spec.stop.timeout_s),
+        "identity": _identity(spec),
+        "cgroup": cgroup,
+        "stop_signal": int(signal.Signals[stop.signal]),
+        "stop_command": stop.command,
+        "rest_grace_s": min(LONGEST_REST_GRACE_S, stop.timeout_s),
         "abandon_grace_s": spec.lease.step_down_grace_s,
-        "log": path and {"path": str(path), "max_bytes": spec.log.max_bytes, "backups": spec.log.backups},
+        "success": sorted(spec.success_exit_codes),
+        "hooks": {name: {"argv": hook.command, "timeout_s": hook.timeout_s} for name, hook in hooks.items()},
+        "log": _log(directory, spec),
+    }
+
+
+def _identity(spec: JobSpec) -> dict[str, object]:
+    return {
+        "user": spec.user,
+        "group": spec.group,
+        "umask": spec.umask,
+        "nice": spec.nice,
+        "oom_score_adj": spec.oom_score_adj,
+        "limits": [list(limit) for limit in spec.limits],
+        "env_files": list(spec.env_files),
+    }
+
+
+def _hooks(spec: JobSpec) -> dict[str, Hook | None]:
+    return {
+        "on_start": spec.on_start,
+        "on_success": spec.on_success,
+        "on_failure": spec.on_failure,
+        "on_step_down": spec.on_step_down,
+    }
+
+
+def _log(directory: Path, spec: JobSpec) -> dict[str, object] | None:
+    log, path = spec.log, log_path(directory, spec)
+    if log.mode == "journal":
+        separate = log.stderr == "separate"
+        return {"journal": True, "name": spec.name, "timestamps": log.timestamps, "separate": separate}
+    if path is None:
+        return None
+    err_path = err_log_path(directory, spec)
+    return {
+        "path": str(path),
+        "err_path": err_path and str(err_path),
+        "max_bytes": log.max_bytes,
+        "backups": log.backups,
+        "timestamps": log.timestamps,
     }

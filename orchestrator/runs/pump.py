@@ -8,8 +8,9 @@ process-compose#258), so nobody waits for it.
 import contextlib
 import fcntl
 import os
+from typing import Protocol
 
-from orchestrator.runs.logs import RotatingFile, Tail
+from orchestrator.runs.logs import Tail
 
 PIPE_BYTES = 1 << 20
 """What a pipe can hold once a job turned out to be talkative: what unprivileged processes may have by default."""
@@ -18,22 +19,39 @@ _ORDINARY_BYTES = 16384
 _FLOOD_BYTES = 1 << 18  # measured: larger reads are not faster, and fall out of the processor's cache
 
 
+class Sink(Protocol):
+    """Where output goes; what it cannot take is dropped, and nothing is raised."""
+
+    def write(self, data: bytes | bytearray, size: int) -> None:
+        """Take the first `size` bytes of `data`."""
+
+    def close(self) -> None:
+        """Write what was held back."""
+
+
 class Pump:
-    """Moves the output of one run.
+    """Moves what comes out of one pipe.
 
     Attributes:
         fd: The read end of the pipe; -1 once all writers are gone.
-        tail: The last lines.
     """
 
-    __slots__ = ("_buffer", "_file", "fd", "tail")
+    __slots__ = ("_buffer", "_sink", "_stream", "_tail", "fd")
 
-    def __init__(self, fd: int, file: RotatingFile | None) -> None:
-        """Begin with the read end of a pipe; without a file the output is only kept as the tail."""
+    def __init__(self, fd: int, sink: Sink | None, tail: Tail, stream: int) -> None:
+        """Begin with the read end of a pipe.
+
+        Args:
+            fd: The read end.
+            sink: Where the output goes; None: only the tail is kept.
+            tail: Told of all of it.
+            stream: Which of the streams that share the tail this is.
+        """
         os.set_blocking(fd, False)
         self.fd = fd
-        self.tail = Tail()
-        self._file = file
+        self._sink = sink
+        self._tail = tail
+        self._stream = stream
         self._buffer: bytearray | None = None
 
     def pull(self) -> int:
@@ -53,9 +71,9 @@ class Pump:
             return 0
         if size == _ORDINARY_BYTES and self._buffer is None:
             self._expect_a_flood()
-        self.tail.add(data, size)
-        if self._file is not None:
-            self._file.write(data, size)
+        self._tail.add(data, size, self._stream)
+        if self._sink is not None:
+            self._sink.write(data, size)
         return size
 
     def drain(self) -> None:
@@ -67,8 +85,6 @@ class Pump:
                 break
             moved += size
         self.close()
-        if self._file is not None:
-            self._file.close()
 
     def close(self) -> None:
         """Close the pipe."""

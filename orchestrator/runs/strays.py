@@ -3,9 +3,9 @@
 It knows main's children; it must never know why they are there. It reaps by pid only: `waitpid(-1)` would
 take the exit statuses of asyncio's children away.
 
-A stray is a child of main in a session that is not main's, and not one that was there before or that
-main spared. (A leash and its job have sessions of their own, and a session cannot be joined later: what is
-in main's session was started by main itself.)
+A stray is a child of main in a session that is not main's, and not one that was there before or that main
+spared, each by pid and start time. (A leash and its job have sessions of their own, and a session cannot be
+joined later: what is in main's session was started by main itself.)
 """
 
 import os
@@ -13,6 +13,7 @@ import os
 import psutil
 
 from orchestrator.runs import linux, tree
+from orchestrator.runs.leftovers import Identity, look_at
 
 
 class Strays:
@@ -21,11 +22,14 @@ class Strays:
     def __init__(self) -> None:
         """Spare the children that are there already."""
         self._session = os.getsid(0)
-        self._spared = set(linux.own_children())
+        self._spared: set[Identity] = set()
+        for pid in linux.own_children():
+            self.spare(pid)
 
     def spare(self, pid: int) -> None:
         """Never touch this child (a server that main started in a session of its own)."""
-        self._spared.add(pid)
+        if child := look_at(pid):
+            self._spared.add(child.identity)
 
     def kill(self, known: set[int]) -> tuple[list[int], list[int]]:
         """SIGKILL and reap every stray, with all below it.
@@ -34,13 +38,17 @@ class Strays:
         proves that nothing of a dead leash is left: an orphan becomes our child in the very moment its parent
         dies. Main may have threads that reap meanwhile, so an empty answer is read twice.
         """
-        untouched = known | self._spared | self._own_session()
+        untouched = known | self._still_spared() | self._own_session()
         strays, refused = tree.kill_strays(untouched)
         if not strays:
             strays, refused = tree.kill_strays(untouched | self._own_session())
         for pid in strays:
             _reap(pid)
         return strays, refused
+
+    def _still_spared(self) -> set[int]:
+        # A later process with the pid of one that was spared is a stray like any other.
+        return {spared.pid for spared in self._spared if (child := look_at(spared.pid)) and child.identity == spared}
 
     def _own_session(self) -> set[int]:
         return {pid for pid in linux.own_children() if _session(pid) == self._session}

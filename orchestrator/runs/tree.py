@@ -13,8 +13,9 @@ It knows processes; it must never know runs, leases or clocks.
 
 import os
 import signal
+from collections.abc import Callable
 
-from orchestrator.runs.linux import descendants, own_children, state
+from orchestrator.runs.linux import descendants, own_children, owner, state
 
 _END, _KILL, _CONTINUE = signal.SIGTERM, signal.SIGKILL, signal.SIGCONT
 
@@ -66,15 +67,20 @@ def reap() -> tuple[list[tuple[int, int]], bool]:
 def why_alive(pids: list[int], refused: list[int]) -> str:
     """Say in one clause why processes live on after SIGKILL."""
     if refused:
-        return f"not permitted to kill {_listed(refused)}: another user's"
+        return f"not permitted to kill {_listed(refused, _with_owner)}"
     waiting = [pid for pid in pids if state(pid) == "D"]
     if waiting:
         return f"{_listed(waiting)} waits in the kernel (state D: a device or a network file system)"
     return f"{_listed(pids)} does not die of SIGKILL"
 
 
-def _listed(pids: list[int]) -> str:
-    return "pid " + ", ".join(map(str, pids[:5])) + (" ..." if len(pids) > 5 else "")  # noqa: PLR2004 - five are enough to look at
+def _listed(pids: list[int], more: Callable[[int], str] = str) -> str:
+    return "pid " + ", ".join(map(more, pids[:5])) + (" ..." if len(pids) > 5 else "")  # noqa: PLR2004 - five are enough to look at
+
+
+def _with_owner(pid: int) -> str:
+    uid = owner(pid)
+    return f"{pid} (uid {uid})" if uid else f"{pid}"
 
 
 def _send(pid: int, signum: int) -> bool:

@@ -9,13 +9,18 @@ a JSON array, its first element one of the names below; descriptors ride along (
                         REFUSED serial why                    no leash was forked
                         GONE serial                           that leash is dead, and no stray is left here
                         STUCK pids why                        strays that do not die
-    main -> leash       STOP grace_s                          again with less: shorter
+    main -> leash       STOP grace_s failure                  again with less: shorter
                         KILL
+                        CHECK n argv timeout_s                is the job healthy, in the words of a command?
+                        RELOAD signum argv                    to the first process; 0 and a command, or null
     leash -> main       LEASHED pid                           + [its own pidfd]
                         STARTED pid                           exec succeeded
                         KILLING                               it is in its kill loop
                         STUCK pids why
                         LOG_FAILED why, LOG_RESTORED dropped_bytes
+                        CHECKED n healthy why                 not said of a check that the run's end cut short
+                        HOOK_FAILED name why
+                        LAST_HOOK name limit_s                the job is over; this hook is all that runs yet
                         ENDED exit_code signal error cause elapsed_s tail     ECHILD
 
 What to run travels in a memfd because an environment may be larger than any datagram.
@@ -30,12 +35,17 @@ from typing import Any
 
 START, PING = "start", "ping"
 PONG, REFUSED, GONE = "pong", "refused", "gone"
-STOP, KILL = "stop", "kill"
+STOP, KILL, CHECK, RELOAD = "stop", "kill", "check", "reload"
 LEASHED, STARTED, KILLING, ENDED = "leashed", "started", "killing", "ended"
 STUCK, LOG_FAILED, LOG_RESTORED = "stuck", "log_failed", "log_restored"
+CHECKED, HOOK_FAILED, LAST_HOOK = "checked", "hook_failed", "last_hook"
 
 MAX_MESSAGE_BYTES = 65536
-"""Of one message. The longest is ENDED with its tail: 4 KiB, at most six times that in JSON."""
+"""Of one message; a longer one is not sent. The longest of ours is ENDED with its tail: 4 KiB, at most six times
+that in JSON. What people write into a CHECK or a RELOAD may be longer."""
+
+MAX_CLAUSE = 1000
+"""Characters of a reason: a program's name in it may be as long as people like."""
 
 _ROOM_FOR_FDS = socket.CMSG_SPACE(2 * array.array("i").itemsize)
 
@@ -57,8 +67,11 @@ def send(sock: socket.socket, *message: object, fds: tuple[int, ...] = ()) -> bo
 
     Raises:
         BlockingIOError: The other side does not read; nothing was sent.
+        ValueError: It is longer than MAX_MESSAGE_BYTES; nothing was sent.
     """
     data = _encode(message).encode()
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise ValueError(f"{len(data)} bytes do not fit into a message of {MAX_MESSAGE_BYTES}")
     try:
         if fds:
             socket.send_fds(sock, [data], list(fds))

@@ -6,7 +6,8 @@ Knows no connection. Rules:
 2. A reply that makes no sense never raises: its requests are answered by `StoreSilent`.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.core.answers import StoreAnswer, StoreSilent
@@ -82,3 +83,14 @@ def number(reply: Reply) -> int:
     if not isinstance(reply, (str, int)):
         raise TypeError("not a number")
     return int(reply)
+
+
+def parse_info(said: Reply) -> Mapping[str, object]:
+    """Read the JSON object that a node wrote of itself or of a run; empty for anything malformed."""
+    if not isinstance(said, str):
+        return {}
+    try:
+        info = json.loads(said)
+    except (ValueError, RecursionError):
+        return {}
+    return info if isinstance(info, dict) else {}

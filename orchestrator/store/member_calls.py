@@ -7,14 +7,13 @@ what was fetched and builds it.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 
 from orchestrator.core.answers import ClusterLeft, IntentsRestored, MembersSeen, NameRefused, StoreAnswer
 from orchestrator.core.nouns import Member, NodeName
 from orchestrator.core.requests import KeepMembership, LeaveCluster, RestoreIntents
 from orchestrator.store import scripts
-from orchestrator.store.calls import Call, listed, number, text
+from orchestrator.store.calls import Call, listed, number, parse_info, text
 from orchestrator.store.client import Argument, Command, Reply
 from orchestrator.store.intents import intent_json, parse_intents
 from orchestrator.store.keys import Keys
@@ -129,17 +128,6 @@ def pairs(reply: Reply) -> list[tuple[str, str]]:
         return [(text(name), text(value)) for name, value in reply.items()]
     flat = [text(item) for item in listed(reply)]
     return list(zip(flat[::2], flat[1::2], strict=True))
-
-
-def parse_info(said: Reply) -> Mapping[str, object]:
-    """Read what a node says of itself; empty for anything malformed."""
-    if not isinstance(said, str):
-        return {}
-    try:
-        info = json.loads(said)
-    except (ValueError, RecursionError):
-        return {}
-    return info if isinstance(info, dict) else {}
 
 
 def _revision(info: str) -> str:

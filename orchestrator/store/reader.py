@@ -10,11 +10,11 @@ from orchestrator.core.nouns import Bucket, Intent, JobName, Member, NodeName, p
 from orchestrator.core.snapshot import ClusterReading, LeaseReading
 from orchestrator.errors import StoreUnreachableError
 from orchestrator.store import scripts
-from orchestrator.store.calls import MAX_LEASES_A_CALL, SENSELESS, listed, number, text
+from orchestrator.store.calls import MAX_LEASES_A_CALL, SENSELESS, listed, number, parse_info, text
 from orchestrator.store.client import Argument, Client, Command, Problem, Reply
 from orchestrator.store.intents import intent_json, parse_intents
 from orchestrator.store.keys import Keys
-from orchestrator.store.member_calls import pairs, parse_info
+from orchestrator.store.member_calls import pairs
 
 _ABSENT_MS = -2
 """PTTL's word for a key that is not there."""

@@ -41,6 +41,11 @@ def row(cluster: Cluster, node: Node | None = None) -> dict[str, Any]:
     return told
 
 
+def row_of(cluster: Cluster, job: str, node: Node | None = None) -> dict[str, Any]:
+    """Return the row of one job, as `row`."""
+    return next(told for told in cluster.status(node=node)["jobs"] if told["name"] == job)
+
+
 def assert_nothing_runs(cluster: Cluster, for_s: float) -> None:
     """Assert that for so long the witness job runs nowhere."""
     since = clock.boot()

@@ -92,7 +92,11 @@ class Played:
             "pid": 1,
             "state_dir": "",
         }
-        answers: dict[str, Answer] = {"where": lambda: where, "status": view.to_json}
+
+        async def said(question: Mapping[str, object]) -> Mapping[str, object]:
+            return where if question["op"] == "where" else view.to_json()
+
+        answers: dict[str, Answer] = {"where": said, "status": said}
         self._control = ControlServer(paths.socket_path(self._runtime, cluster, self.name), answers)
         await self._control.open()
 

@@ -11,14 +11,17 @@ ENVIRON = {"HOME": "/home/me"}
 
 
 def bad_files() -> list[object]:
-    """Return the cases of bad_files.txt as (text, complaints)."""
-    cases: list[object] = []
-    for block in (Path(__file__).parent / "bad_files.txt").read_text(encoding="utf-8").split("\n=== ")[1:]:
-        name, *lines = block.strip("\n").split("\n")
-        text = "".join(f"{line}\n" for line in lines if not line.startswith("-> "))
-        complaints = [line.removeprefix("-> ") for line in lines if line.startswith("-> ")]
-        cases.append(pytest.param(text, complaints, id=name))
-    return cases
+    """Return the cases of bad_files.txt and bad_runs.txt as (text, complaints)."""
+    texts = [(Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("bad_files.txt", "bad_runs.txt")]
+    return [bad_file(block) for text in texts for block in text.split("\n=== ")[1:]]
+
+
+def bad_file(block: str) -> object:
+    """Return the case of one block: its name, the file, and after `->` its complaints."""
+    name, *lines = block.strip("\n").split("\n")
+    text = "".join(f"{line}\n" for line in lines if not line.startswith("-> "))
+    complaints = [line.removeprefix("-> ") for line in lines if line.startswith("-> ")]
+    return pytest.param(text, complaints, id=name)
 
 
 def complaints_about(text: str) -> list[str]:

@@ -10,11 +10,20 @@ from hypothesis import strategies as st
 
 from orchestrator import config
 from orchestrator.config import document
+from orchestrator.config.model import Job
 from orchestrator.core.spec import ClusterSpec, JobSpec
 from orchestrator.errors import ConfigError
 
-KEYS = [*("cluster", "redis", "node", "defaults", "jobs", "a", "command", "cron", "every", "lease", "ttl", "key"), "<<"]
-WORDS = [*("15s", "x", "~", "0777", "no", "* * * * *", "${X}", "${", "$$", "5", "none", "UTC", "America", "always"), ""]
+KEYS = [
+    *("cluster", "redis", "node", "defaults", "jobs", "a", "command", "cron", "every", "lease", "ttl", "key"),
+    *("file", "signal", "http", "tcp", "as", "cpu", "nofile", "<<"),
+]
+WORDS = [
+    *("15s", "x", "~", "0777", "no", "* * * * *", "${X}", "${", "$$", "5", "none", "UTC", "America", "always"),
+    "/",
+    ":1",
+    "",
+]
 
 
 def job(text: str) -> JobSpec:
@@ -80,8 +89,8 @@ def test_every_place_in_a_document_is_that_of_its_text() -> None:
     read = document.read(text, "f")
 
     assert read.data == {"jobs": {"a": {"tags": ["one", "two"]}}}
-    assert read.keys["jobs", "a", "tags"] == (3, 5)
-    assert read.values["jobs", "a", "tags", 1] == (3, 17)
+    assert read.complaint(("jobs", "a", "tags"), "", at_key=True).place == (3, 5)
+    assert read.complaint(("jobs", "a", "tags", 1), "").place == (3, 17)
 
 
 def test_the_slow_loader_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +105,14 @@ def test_the_slow_loader_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document, "_Loader", Slow)
     slow = document.read(text, "f")
 
-    assert (slow.data, slow.keys, slow.values) == (fast.data, fast.keys, fast.values)
+    assert slow.data == fast.data
+    assert places(slow) == places(fast)
+
+
+def places(read: document.Document) -> list[document.Place]:
+    """Return where all keys and values of a document stand."""
+    keys = [read.complaint(path, "", at_key=True).place for path in read.keys]
+    return keys + [read.complaint(path, "").place for path in read.values]
 
 
 def nested(scalars: st.SearchStrategy[str]) -> st.SearchStrategy[object]:
@@ -128,7 +144,7 @@ def test_no_structure_raises_anything_but_a_config_error(data: object) -> None:
     assert isinstance(read_or_refuse(lambda: config.parse(text, "f", {"X": "x"})), ClusterSpec | ConfigError)
 
 
-@given(nested(st.sampled_from(WORDS)), st.sampled_from(sorted({*KEYS, "log", "env", "stop", "backoff", "tags"})))
+@given(nested(st.sampled_from(WORDS)), st.sampled_from(sorted(Job.fields_by_key())))
 def test_no_value_of_a_job_raises_anything_but_a_config_error(value: object, key: str) -> None:
     text = yaml.safe_dump({"jobs": {"a": {"command": "x", key: value}}})
 

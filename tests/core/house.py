@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from orchestrator.core.answers import LeaseGranted, LeaseSeen, MembersSeen, ServerMet
-from orchestrator.core.job import Here, Job
+from orchestrator.core.here import Here
+from orchestrator.core.info import Identity
+from orchestrator.core.job import Job
 from orchestrator.core.lease import Lease
 from orchestrator.core.messages import Action, Event, RunEnded, Say, StartRun
-from orchestrator.core.node import Identity, Node
+from orchestrator.core.node import Node
 from orchestrator.core.nouns import Intent, JobName, LeaseValue, Member, Moment, NodeName, RunId, Token
 from orchestrator.core.server import Server
 from orchestrator.core.spec import ClusterSpec, JobSpec, Kind, LeaseTiming, ScheduleSpec, bucket_of

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.core.answers import StatePublished, TickClaimed
-from orchestrator.core.job import PUBLISH_AGAIN_BEATS
+from orchestrator.core.bulletin import PUBLISH_AGAIN_BEATS
 from orchestrator.core.job_view import published_state
 from orchestrator.core.messages import RunEnded, RunStarted, RunUnproven, Say, StartRun
 from orchestrator.core.requests import ClaimTick, PublishState

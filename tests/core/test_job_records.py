@@ -5,9 +5,11 @@ import json
 import pytest
 
 from orchestrator.core.answers import LeaseLost, RunRecorded, StatePublished, StoreSilent
-from orchestrator.core.job import AT_ONCE, MOST_UNRECORDED
+from orchestrator.core.bulletin import MOST_UNRECORDED
+from orchestrator.core.job import AT_ONCE
 from orchestrator.core.messages import RememberToken, RunEnded, StartRun
 from orchestrator.core.nouns import RunId, Token
+from orchestrator.core.reload import substance
 from orchestrator.core.requests import PublishState, RecordRun
 from orchestrator.core.spec import Backoff, OnRedisLoss
 from tests.core.house import (
@@ -61,6 +63,10 @@ def test_the_end_of_a_run_is_recorded_until_the_store_has_it() -> None:
         "exit_code": 3,
         "signal": None,
         "error": "",
+        "by_itself": True,
+        "output": [],
+        "substance": substance(service()),
+        "order_ms": 0,
     }
 
 

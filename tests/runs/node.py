@@ -5,14 +5,25 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from orchestrator import clock
-from orchestrator.core.messages import ExtendRun, KillRun, RunEnded, RunStarted, RunUnproven, Say, StartRun, StopRun
+from orchestrator.core.messages import (
+    ExtendRun,
+    KillRun,
+    RunEnded,
+    RunEvent,
+    RunStarted,
+    RunUnproven,
+    Say,
+    StartRun,
+    StopRun,
+)
 from orchestrator.core.nouns import Deadlines, JobName, RunId, Token
 from orchestrator.core.spec import JobSpec, Kind, LeaseTiming, LogSpec, StopSpec
-from orchestrator.runs.client import RunEvent, Runs
+from orchestrator.runs.client import Runs
+from orchestrator.runs.oversight import Limits
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 LIFE_S = 25
@@ -89,8 +100,10 @@ async def until(holds: Callable[[], object], what: str, patience_s: float = PATI
 class Node:
     """An open `Runs` and everything it delivered."""
 
-    def __init__(self, directory: Path, environ: dict[str, str] | None = None, **limits: float) -> None:
-        """Note the state directory; `limits` go to `Runs`."""
+    def __init__(
+        self, directory: Path, environ: dict[str, str] | None = None, *, cgroup: str | None = None, **limits: float
+    ) -> None:
+        """Note the state directory, and a cgroup that is ours to divide; `limits` are fields of `Limits`."""
         self.events: list[RunEvent] = []
         self.said: list[Say] = []
         self._arrived = asyncio.Event()
@@ -100,8 +113,9 @@ class Node:
             directory=directory,
             deliver=self._deliver,
             environ=inherited | {"NASTY_DIR": str(directory)},
+            cgroup=cgroup,
             say=self.said.append,
-            **limits,
+            limits=Limits(**limits),
         )
 
     def _deliver(self, event: RunEvent) -> None:
@@ -114,9 +128,9 @@ class Node:
         self.runs.start(spec, StartRun(spec.name, run, Token(1), deadlines, env or {}))
         return run
 
-    def stop(self, run: RunId, grace_s: float) -> None:
+    def stop(self, run: RunId, grace_s: float, *, failure: bool = False) -> None:
         """Stop a run."""
-        self.runs.stop(StopRun(run, grace_s, "a test"))
+        self.runs.stop(StopRun(run, grace_s, "a test", failure))
 
     def kill(self, run: RunId) -> None:
         """Kill a run."""
@@ -125,6 +139,10 @@ class Node:
     def extend(self, run: RunId, term_at: float, kill_at: float) -> None:
         """Move a run's deadlines."""
         self.runs.extend(ExtendRun(run, Deadlines(term_at, kill_at)))
+
+    def told(self, event: str) -> list[Mapping[str, object]]:
+        """Return the fields of each line of a kind that was said, oldest first."""
+        return [line.fields for line in self.said if line.event == event]
 
     def seen(self, run: RunId, kind: type[RunEvent]) -> RunEvent | None:
         """Return the first event of a kind about a run."""

@@ -114,3 +114,59 @@ def test_a_first_process_that_exits_in_a_stop_does_not_shorten_the_grace_of_the_
     ending.exited(1.0, grace_s=2.0)
 
     assert (ending.cause, ending.kill_by) == ("stop", 60.0)
+
+
+@pytest.mark.parametrize(
+    ("failure", "until"), [(False, 3.0), (True, NEVER)], ids=["everything is to be over", "its hook has its own time"]
+)
+def test_what_was_ordered_while_a_job_ended_holds_for_the_hook_that_follows(failure: bool, until: float) -> None:
+    ending = Ending()
+    ending.exited(0.0, grace_s=2.0)
+
+    ending.stop(1.0, grace_s=2.0, failure=failure)
+
+    assert (ending.cause, ending.failure, ending.hook_until()) == ("exit", False, until)
+
+
+def test_a_stop_for_a_failure_is_remembered_and_a_later_order_to_be_over_holds_for_its_hook() -> None:
+    ending = Ending()
+    ending.stop(0.0, grace_s=10.0, failure=True)
+    assert (ending.failure, ending.kill_by, ending.hook_until()) == (True, 10.0, NEVER)
+
+    ending.stop(1.0, grace_s=5.0)
+    assert (ending.failure, ending.kill_by, ending.hook_until()) == (True, 6.0, 6.0)
+
+    ending.kill(2.0)
+    assert (ending.cause, ending.hook_until()) == ("stop", 2.0)
+
+
+def test_a_failure_that_comes_after_an_order_is_none() -> None:
+    ending = Ending()
+    ending.stop(0.0, grace_s=10.0)
+
+    ending.stop(1.0, grace_s=5.0, failure=True)
+
+    assert (ending.failure, ending.kill_by) == (False, 6.0)
+
+
+@pytest.mark.parametrize("how", ["its lease ran out", "main is gone"])
+def test_no_hook_follows_an_end_without_a_lease(how: str) -> None:
+    ending = Ending()
+    ending.exited(0.0, grace_s=2.0)
+
+    if how == "main is gone":
+        ending.abandon(1.0, grace_s=2.0, kill_at=FAR)
+    else:
+        ending.look(1.0, term_at=1.0, kill_at=1.5)
+
+    assert ending.hook_until() == -NEVER
+
+
+def test_a_hook_lives_until_its_limit_at_most() -> None:
+    ending = Ending(limit=30.0)
+
+    ending.look(29.0, term_at=FAR, kill_at=FAR)
+    assert (ending.phase, ending.cause, ending.due_at(FAR)) == (RUNNING, "", 30.0)
+
+    ending.look(30.0, term_at=FAR, kill_at=FAR)
+    assert (ending.phase, ending.cause) == (KILLING, "limit")

@@ -19,6 +19,11 @@ def pss_kib(pid: int) -> int:
     raise AssertionError(pid)
 
 
+def open_files(pid: int) -> list[Path]:
+    """What the descriptors of a process lead to."""
+    return [entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir()]
+
+
 async def test_a_leash_costs_little(node: Node) -> None:
     runs = [node.start(job(("sleep", "20"))) for _ in range(LEASHES)]
     for run in runs:
@@ -33,6 +38,20 @@ async def test_a_leash_costs_little(node: Node) -> None:
         await node.ended(run)
 
 
+async def test_the_rehearsal_leaves_nothing_open(node: Node) -> None:
+    run = node.start(job(("sleep", "20")))
+    await node.started(run)
+
+    links = open_files(node.launcher())
+    kinds = sorted(str(link).partition(":")[0] for link in links if not link.is_absolute())
+
+    # The page and what mmap keeps of it, the timer, the wake-ups, and the way to main.
+    assert kinds == ["anon_inode", "pipe", "pipe", "socket"]
+    assert sum(str(link).startswith("/memfd:") for link in links) == 2
+    node.kill(run)
+    await node.ended(run)
+
+
 def test_the_launcher_imports_only_the_standard_library_and_its_own_light_files() -> None:
     script = (
         f"import sys; sys.path.append({str(ROOT)!r}); import orchestrator.runs.launcher; print(*sorted(sys.modules))"
@@ -41,6 +60,9 @@ def test_the_launcher_imports_only_the_standard_library_and_its_own_light_files(
     loaded = set(done.stdout.split())
 
     own = {name.removeprefix("orchestrator.runs.") for name in loaded if name.startswith("orchestrator.runs.")}
-    assert own == {"ending", "first_process", "launcher", "leash", "linux", "logs", "page", "pump", "tree", "wire"}
+    running = {"ending", "errands", "launcher", "leash", "page", "rehearsal", "tree", "wakeups", "wire"}
+    beginning = {"cgroups", "env_file", "first_process", "identity"}
+    writing = {"journal", "logs", "output", "pump", "stamps"}
+    assert own <= running | beginning | writing | {"linux"}
     assert not any(name.startswith(("orchestrator.core", "psutil", "redis")) for name in loaded)
     assert loaded.isdisjoint({"asyncio", "dataclasses", "logging", "pathlib", "subprocess", "threading"})

@@ -1,7 +1,11 @@
 """Log files that cannot grow without bound, lose no line, and never trouble a job."""
 
+import contextlib
 import os
+import resource
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -189,6 +193,138 @@ def test_what_cannot_be_written_is_dropped_said_once_and_counted(tmp_path: Path,
     assert failed == [f"{path}: Not a directory"]
     assert restored == [15]
     assert path.read_text() == f"[orchestrator: 15 bytes of output lost: {path}: Not a directory]\nfound\n"
+    file.close()
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["within a second", "at a rotation"])
+def test_a_file_that_was_cut_short_is_filled_anew(tmp_path: Path, clock: Clock, late: bool) -> None:
+    path = tmp_path / "job.log"
+    file = RotatingFile(str(path), max_bytes=20, backups=2)
+    write(file, b"one two three four\n")
+
+    (tmp_path / "copy").write_bytes(path.read_bytes())
+    os.truncate(path, 0)  # logrotate's copytruncate
+    clock.advance(1.0 if late else 0.5)
+    write(file, b"five\n")
+    write(file, b"six\n")
+
+    assert [each.read_bytes() for each in files(path)] == [b"five\nsix\n"]
+    file.close()
+
+
+def test_a_file_that_was_removed_just_before_a_rotation_costs_nothing(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "job.log"
+    file = RotatingFile(str(path), max_bytes=10, backups=2, on_failed=pytest.fail)
+    write(file, b"one two\n")
+
+    path.unlink()
+    clock.advance(0.5)
+    write(file, b"three four\n")
+
+    assert [each.read_bytes() for each in files(path)] == [b"three four\n"]
+    file.close()
+
+
+@contextlib.contextmanager
+def files_may_have(size: int) -> Iterator[None]:
+    """Let no file grow past a size: to who writes it, it is a full disk (EFBIG for ENOSPC)."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_said_once_and_what_it_cost_stands_in_the_log(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "job.log"
+    failed: list[str] = []
+    restored: list[int] = []
+    file = RotatingFile(str(path), max_bytes=1000, backups=1, on_failed=failed.append, on_restored=restored.append)
+    write(file, b"one\n")
+
+    with files_may_have(10):
+        for _ in range(5):
+            write(file, b"two three\n")
+            clock.advance(1.0)
+    write(file, b"four\n")
+
+    lost_bytes = 5 * len("two three\n") - len("two th")
+    assert failed == [f"{path}: File too large"]
+    assert restored == [lost_bytes]
+    note = f"[orchestrator: {lost_bytes} bytes of output lost: {path}: File too large]"
+    assert path.read_text() == f"one\ntwo th\n{note}\nfour\n"
+    file.close()
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+def test_a_small_disk_that_is_full_is_said_once_too(tmp_path: Path, clock: Clock) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=True)
+    failed: list[str] = []
+    restored: list[int] = []
+    path = disk / "job.log"
+    try:
+        file = RotatingFile(
+            str(path), max_bytes=20_000, backups=9, on_failed=failed.append, on_restored=restored.append
+        )
+        for number in range(3000):
+            write(file, b"%05d %s\n" % (number, b"y" * 44))
+            clock.advance(0.01)
+        assert failed == [f"{path}: No space left on device"]
+
+        for each in disk.glob("job.log.*"):
+            each.unlink()
+        clock.advance(1.0)
+        write(file, b"at last\n")
+
+        assert len(failed) == len(restored) == 1
+        assert b"bytes of output lost" in path.read_bytes()
+        assert path.read_bytes().endswith(b"\nat last\n")
+        file.close()
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_rotation_that_is_refused_is_said_once(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "job.log"
+    (tmp_path / "job.log.1" / "full").mkdir(parents=True)  # no file can take its place
+    failed: list[str] = []
+    restored: list[int] = []
+    file = RotatingFile(str(path), max_bytes=10, backups=1, on_failed=failed.append, on_restored=restored.append)
+
+    for _ in range(5):
+        write(file, b"one two\n")
+        clock.advance(1.0)
+    (tmp_path / "job.log.1" / "full").rmdir()
+    (tmp_path / "job.log.1").rmdir()
+    write(file, b"three\n")
+
+    lost_bytes = 4 * len("one two\n")
+    assert failed == [f"{path}: Is a directory"]
+    assert restored == [lost_bytes]
+    note = f"[orchestrator: {lost_bytes} bytes of output lost: {path}: Is a directory]\n"
+    assert (tmp_path / "job.log.1").read_text() == note
+    assert path.read_bytes() == b"three\n"
+    file.close()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root is refused nothing")
+def test_a_directory_that_was_closed_costs_nothing_while_the_file_is_open(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "place" / "job.log"
+    file = RotatingFile(str(path), max_bytes=100, backups=1, on_failed=pytest.fail)
+    write(file, b"one\n")
+
+    path.parent.chmod(0)
+    try:
+        clock.advance(1.0)
+        write(file, b"two\n")
+    finally:
+        path.parent.chmod(0o700)
+
+    assert path.read_bytes() == b"one\ntwo\n"
     file.close()
 
 

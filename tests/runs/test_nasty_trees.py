@@ -1,77 +1,41 @@
-"""Thirteen trees that resist being killed, each ended in three ways: nothing of any is left."""
+"""Thirteen trees that resist being killed, and every fault that a node's processes must stand: nothing is left.
+
+The trees of a fault live side by side in one node, as jobs do; each cell is a test of its own.
+"""
+
+import asyncio
 
 import pytest
 
-from orchestrator import clock
-from orchestrator.core.nouns import RunId
-from tests.runs.node import Node, fresh_tag, job, nasty, soon, survivors, until
+from tests.runs.nasty_scene import FAULTS, SCENES, Outcome, play
 
-TREES = {
-    "plain": 5,
-    "ignterm": 5,
-    "leader_exits": 2,
-    "setsid": 3,
-    "daemon": 2,
-    "daemon_leader_exit": 1,
-    "mix": 5,
-    "envclear": 2,
-    "stopped": 3,
-    "hopper": 2,
-    "hopper_pg": 2,
-    "hydra": 5,
-    "bomb": 61,
-}
-"""How many processes each has at least, once it has grown."""
-GRACE_S = 0.3
-LATE_S = 2.0
-"""What a busy machine may add to a grace; on a quiet one a tree dies in a few milliseconds."""
-
-modes = pytest.mark.parametrize("mode", TREES)
+CELLS = [
+    pytest.param(fault, trees, tree, id=f"{tree}, {fault}") for fault in FAULTS for trees in SCENES for tree in trees
+]
+Played = dict[tuple[str, tuple[str, ...]], dict[str, Outcome]]
 
 
-async def grown(node: Node, mode: str, tag: str, run: RunId) -> None:
-    await node.started(run)
-    await until(lambda: len(survivors(tag)) >= TREES[mode], f"the {mode} tree grows")
+@pytest.fixture(scope="module")
+def played() -> Played:
+    """What each fault left of the trees that lived side by side, as far as it was played yet."""
+    return {}
 
 
-@modes
-async def test_a_stop_leaves_nothing_of_a_tree(node: Node, mode: str) -> None:
-    tag = fresh_tag()
-    run = node.start(job(nasty(mode, tag), stop_s=GRACE_S))
-    await grown(node, mode, tag, run)
-
-    ordered_at = clock.boot()
-    node.stop(run, GRACE_S)
-    ended = await node.ended(run)
-
-    assert survivors(tag) == []
-    assert ended.cause in {"stop", "exit" if mode == "daemon_leader_exit" else "stop"}
-    assert clock.boot() - ordered_at < GRACE_S + LATE_S
+@pytest.fixture
+def outcome(
+    fault: str, trees: tuple[str, ...], tree: str, played: Played, tmp_path_factory: pytest.TempPathFactory
+) -> Outcome:
+    """What this fault left of this tree; the first of the trees that asks has it played for all of them."""
+    if (fault, trees) not in played:
+        played[fault, trees] = {}  # where the scene itself fails, it fails once
+        played[fault, trees] = asyncio.run(play(FAULTS[fault], trees, tmp_path_factory.mktemp("scene")))
+    assert tree in played[fault, trees], "its scene failed: see the first of its trees"
+    return played[fault, trees][tree]
 
 
-@modes
-async def test_a_kill_leaves_nothing_of_a_tree(node: Node, mode: str) -> None:
-    tag = fresh_tag()
-    run = node.start(job(nasty(mode, tag)))
-    await grown(node, mode, tag, run)
-
-    ordered_at = clock.boot()
-    node.kill(run)
-    ended = await node.ended(run)
-
-    assert survivors(tag) == []
-    assert ended.cause in {"killed", "unproven", "exit" if mode == "daemon_leader_exit" else "killed"}
-    assert clock.boot() - ordered_at < LATE_S
-
-
-@modes
-async def test_a_deadline_that_nobody_extends_leaves_nothing_of_a_tree(node: Node, mode: str) -> None:
-    tag = fresh_tag()
-    deadlines = soon(1.2, 1.2 + GRACE_S)
-    run = node.start(job(nasty(mode, tag)), deadlines)
-
-    ended = await node.ended(run)
-
-    assert survivors(tag) == []
-    assert ended.cause == ("exit" if mode == "daemon_leader_exit" else "deadline")
-    assert clock.boot() < deadlines.kill_at + LATE_S
+@pytest.mark.parametrize(("fault", "trees", "tree"), CELLS)
+def test_nothing_of_a_tree_is_left_within_the_bound(outcome: Outcome) -> None:
+    assert outcome.left == []
+    assert outcome.gone_after_s <= outcome.bound_s
+    assert outcome.left_at_end == [], "main called it ended before it was"
+    assert outcome.cause in outcome.expected

@@ -1,5 +1,6 @@
 """What a child finds in its environment, and what must never get there."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,8 +8,8 @@ import pytest
 
 from orchestrator.core.messages import StartRun
 from orchestrator.core.nouns import JobName, RunId, Token
-from orchestrator.core.spec import JobSpec, LogSpec
-from orchestrator.runs.order import environment, inheritable, log_path
+from orchestrator.core.spec import Hook, JobSpec, LogSpec, StopSpec
+from orchestrator.runs.order import environment, err_log_path, inheritable, log_path, what_to_run
 from tests.runs.node import job
 
 ENVIRON = {
@@ -21,6 +22,7 @@ ENVIRON = {
     "WATCHDOG_PID": "1",
     "LISTEN_FDS": "1",
     "CREDENTIALS_DIRECTORY": "/run/credentials",
+    "JOURNAL_STREAM": "8:1234",
 }
 
 
@@ -65,10 +67,112 @@ def test_what_the_file_sets_is_asked_for() -> None:
         ("../../etc/passwd", LogSpec(), "/state/logs/..%2F..%2Fetc%2Fpasswd.log"),
         ("beat", LogSpec(file="/var/log/beat.log"), "/var/log/beat.log"),
         ("beat", LogSpec(mode="none"), None),
+        ("beat", LogSpec(mode="journal"), None),
     ],
-    ids=["by its name", "by its instance", "within the directory", "as the file says", "nowhere"],
+    ids=["by its name", "by its instance", "within the directory", "as the file says", "nowhere", "to the journal"],
 )
 def test_where_the_output_goes(name: str, log: LogSpec, path: str | None) -> None:
     spec = replace(job(("true",)), name=JobName(name), log=log)
 
     assert log_path(Path("/state"), spec) == (Path(path) if path else None)
+
+
+@pytest.mark.parametrize(
+    ("log", "path"),
+    [
+        (LogSpec(), None),
+        (LogSpec(stderr="separate"), "/state/logs/beat.err.log"),
+        (LogSpec(stderr="separate", file="/var/log/beat.txt"), "/var/log/beat.err.txt"),
+        (LogSpec(stderr="separate", file="/var/log/beat"), "/var/log/beat.err"),
+        (LogSpec(stderr="separate", mode="none"), None),
+    ],
+    ids=["merged", "beside its log", "with the file's ending", "without an ending", "nowhere"],
+)
+def test_where_what_goes_to_stderr_goes(log: LogSpec, path: str | None) -> None:
+    spec = replace(job(("true",)), name=JobName("beat"), log=log)
+
+    assert err_log_path(Path("/state"), spec) == (Path(path) if path else None)
+
+
+def sent(spec: JobSpec, **env: str) -> dict[str, object]:
+    """Return what a leash gets, after the way through JSON."""
+    order = StartRun(spec.name, RunId("r"), Token(1), None, env)
+    what = what_to_run(
+        spec, order, heritage=ENVIRON, directory=Path("/state"), open_files=1024, cgroup="/cgroup/run-1-2"
+    )
+    decoded: dict[str, object] = json.loads(json.dumps(what))
+    return decoded
+
+
+def test_a_plain_job_asks_for_nothing_special() -> None:
+    what = sent(job(("sleep", "20")), ORCHESTRATOR_JOB="beat")
+
+    assert (what["argv"], what["hooks"], what["stop_command"], what["success"]) == (["sleep", "20"], {}, None, [0])
+    assert (what["named"], what["cgroup"]) == (["ORCHESTRATOR_JOB"], "/cgroup/run-1-2")
+    assert what["identity"] == {
+        **dict.fromkeys(("user", "group", "umask", "nice", "oom_score_adj")),
+        "limits": [],
+        "env_files": [],
+    }
+
+
+def test_who_the_first_process_is_to_be_and_what_its_file_sets_by_name() -> None:
+    spec = replace(
+        job(("true",)),
+        env={"HOME": "/srv", "MODE": "fast"},
+        user="www",
+        umask=0o27,
+        nice=5,
+        limits=(("core", -1), ("nofile", 65536)),
+        env_files=("/etc/one", "/etc/two"),
+    )
+
+    what = sent(spec, ORCHESTRATOR_JOB="beat")
+
+    assert what["named"] == ["HOME", "MODE", "ORCHESTRATOR_JOB"]
+    assert what["identity"] == {
+        "user": "www",
+        "group": None,
+        "umask": 0o27,
+        "nice": 5,
+        "oom_score_adj": None,
+        "limits": [["core", -1], ["nofile", 65536]],
+        "env_files": ["/etc/one", "/etc/two"],
+    }
+
+
+def test_hooks_that_are_set_and_the_stop_command_are_sent() -> None:
+    spec = replace(
+        job(("true",)),
+        stop=StopSpec(command=("bye", "now")),
+        on_start=Hook(("hello",), 5.0),
+        on_step_down=Hook(("down",)),
+        success_exit_codes=frozenset({3, 0}),
+    )
+
+    what = sent(spec)
+
+    assert what["hooks"] == {
+        "on_start": {"argv": ["hello"], "timeout_s": 5.0},
+        "on_step_down": {"argv": ["down"], "timeout_s": 30.0},
+    }
+    assert (what["stop_command"], what["success"]) == (["bye", "now"], [0, 3])
+
+
+@pytest.mark.parametrize(
+    ("log", "what"),
+    [
+        (LogSpec(mode="none"), None),
+        (
+            LogSpec(file="/l/b.log", stderr="separate", timestamps=True),
+            {"path": "/l/b.log", "err_path": "/l/b.err.log", "max_bytes": 10_000_000, "backups": 5, "timestamps": True},
+        ),
+        (
+            LogSpec(mode="journal", stderr="separate"),
+            {"journal": True, "name": "beat", "timestamps": False, "separate": True},
+        ),
+    ],
+    ids=["nowhere", "two files", "the journal"],
+)
+def test_how_the_output_is_to_be_kept(log: LogSpec, what: object) -> None:
+    assert sent(replace(job(("true",)), name=JobName("beat"), log=log))["log"] == what

@@ -6,8 +6,9 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from orchestrator.core.answers import StoreAnswer, StoreSilent
+from orchestrator.core.info import Identity
 from orchestrator.core.messages import LeaveOrdered, Say
-from orchestrator.core.node import Identity, Node
+from orchestrator.core.node import Node
 from orchestrator.core.nouns import JobName, NodeName
 from orchestrator.core.requests import LeaveCluster, StoreRequest
 from orchestrator.core.spec import ClusterSpec
@@ -66,7 +67,6 @@ class Stage:
         self.inbox = Inbox()
         self.shell = Shell(
             Node(ClusterSpec("shop", jobs), identity, {}),
-            {job.name: job for job in jobs},
             inbox=self.inbox,
             store=store,
             runs=NoRuns(),

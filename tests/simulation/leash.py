@@ -90,6 +90,11 @@ class Leash:
             delay_s = min(delay_s, limit_s + self._world.strained(self._timing.kill_time_s))
         self._world.later(delay_s, lambda: self._act(lambda: self._end("unproven")))
 
+    def crash(self) -> None:
+        """Have the command end by itself, if it is a service's."""
+        if "ORCHESTRATOR_TICK" not in self.order.env:
+            self._act(lambda: None if self._broken else self._end("exit"))
+
     def lose_power(self) -> None:
         """End at once with the machine."""
         self._end("killed")

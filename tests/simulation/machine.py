@@ -7,11 +7,13 @@ be cut. It decides nothing itself.
 from collections.abc import Sequence
 
 from orchestrator.core.answers import StoreAnswer, StoreSilent
+from orchestrator.core.info import Identity
 from orchestrator.core.lease import NEVER
 from orchestrator.core.messages import (
     Action,
     Event,
     ExtendRun,
+    FileReloaded,
     KillRun,
     LeaveOrdered,
     QuitNode,
@@ -22,7 +24,7 @@ from orchestrator.core.messages import (
     StartRun,
     StopRun,
 )
-from orchestrator.core.node import Identity, Node
+from orchestrator.core.node import Node
 from orchestrator.core.nouns import JobName, NodeName, RunId, Token
 from orchestrator.core.requests import StoreRequest
 from orchestrator.core.spec import ClusterSpec, JobSpec
@@ -32,6 +34,9 @@ from tests.simulation.world import World
 
 SHORT_LIVED = 0.3
 """The share of a service's runs that end by themselves after some minutes."""
+
+CRASHES_IN_S = 0.5
+"""How long a service runs on a machine where something is amiss."""
 
 
 class Call:
@@ -76,6 +81,7 @@ class Machine:
         core: The node's core; None while no main lives.
         life: Counts the lives of main; what was meant for an earlier one is dropped.
         troubled_at: When main was last kept from doing its work in time.
+        sick: Services crash here.
     """
 
     def __init__(self, world: World, spec: ClusterSpec, name: NodeName) -> None:
@@ -88,6 +94,7 @@ class Machine:
         self.main_stopped = False
         self.life = 0
         self.troubled_at = 0.0
+        self.sick = False
         self.leashes: dict[RunId, Leash] = {}
         self._spec = spec
         self._floors: dict[JobName, Token] = {}
@@ -108,7 +115,7 @@ class Machine:
 
     def holds(self, job: JobName) -> bool:
         """Say whether it believes to hold a job's lease."""
-        return self.core is not None and self.core.jobs[job].lease.held
+        return self.core is not None and job in self.core.jobs and self.core.jobs[job].lease.held
 
     def disturbed(self) -> None:
         """Keep in mind that main cannot do its work in time now."""
@@ -186,6 +193,11 @@ class Machine:
     def leave(self) -> None:
         """Order the node to go."""
         self.receive([LeaveOrdered(0)])
+
+    def reload(self, spec: ClusterSpec) -> None:
+        """Have another file, now or when main is started next."""
+        self._spec = spec
+        self.receive([FileReloaded(spec)])
 
     def _forget_main(self) -> None:
         self.disturbed()
@@ -266,7 +278,8 @@ class Machine:
 
     def _start(self, order: StartRun) -> None:
         self.world.history.tried(order.env.get("ORCHESTRATOR_TICK"), order.job)
-        spec = self._spec_of(order.job)
+        assert self.core is not None  # it has just ordered this
+        spec = self.core.jobs[order.job].spec
         leash = Leash(self.hardware, self.name, order, spec.lease, self._tell)
         if order.deadlines is not None and self.hardware.boot() >= order.deadlines.kill_at:
             self._tell(RunEnded(order.job, order.run, None, 0, "too late", "deadline", 0.0))
@@ -279,6 +292,8 @@ class Machine:
         chance = self.world.random
         if spec.schedule is not None:
             return chance.uniform(0.2, 5)
+        if self.sick:
+            return CRASHES_IN_S
         return chance.uniform(50, 900) if chance.random() < SHORT_LIVED else NEVER
 
     def _steer(self, order: ExtendRun | StopRun | KillRun) -> None:
@@ -292,6 +307,3 @@ class Machine:
                 leash.stop(order.grace_s)
             case KillRun():
                 leash.kill()
-
-    def _spec_of(self, name: JobName) -> JobSpec:
-        return next(job for job in self._spec.jobs if job.name == name)

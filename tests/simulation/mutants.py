@@ -20,7 +20,17 @@ from orchestrator.core.server import Server
 from orchestrator.core.spec import LeaseTiming
 from orchestrator.core.ticks import Ticks
 from tests.simulation.hardware import Hardware
-from tests.simulation.scenario import DELETIONS, ORDERED, PLAIN, PROMOTIONS, RACKS, STRAINED, TREACHEROUS, Scenario
+from tests.simulation.scenario import (
+    DELETIONS,
+    DEPLOYS,
+    ORDERED,
+    PLAIN,
+    PROMOTIONS,
+    RACKS,
+    STRAINED,
+    TREACHEROUS,
+    Scenario,
+)
 from tests.simulation.store_model import StoreModel
 from tests.simulation.stored import Note
 
@@ -199,6 +209,12 @@ MUTANTS = (
            masked_by="test_nothing_is_asked_for_while_an_earlier_run_is_unproven"),
     Mutant("renew-unproven", "the lease of an unproven run is not renewed", _renew_unproven, ORDERED,
            masked_by="test_the_lease_of_an_unproven_run_is_not_renewed"),
+    # another definition
+    Mutant("replace-while-running", "a job is replaced only when nothing of it is left here",
+           _patched(Job, "idle", property(lambda _job: True)), DEPLOYS),
+    Mutant("forget-what-ran", "a job under the same key knows which tokens it ran",
+           _patched(Lease, "inherit", _always(answer=None)), DEPLOYS,
+           masked_by="test_a_lease_under_the_same_key_knows_what_the_old_one_knew"),
     # the token
     Mutant("incr-token", "a token is at least the server's time",
            _patched(StoreModel, "new_token", lambda _s, prev, _n, _f: prev + 1)),

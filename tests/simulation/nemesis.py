@@ -7,8 +7,10 @@ a scenario asks for it by name (`delete_lease`, `evict_lease`).
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from orchestrator.core.nouns import JobName
+from orchestrator.core.spec import ClusterSpec
 from tests.simulation.history import LONG_AGO
 from tests.simulation.machine import Machine
 from tests.simulation.world import CALM, World
@@ -25,9 +27,10 @@ JOBS = (JobName("service"), JobName("cron"))
 class Nemesis:
     """Knows true time and everybody's secrets, and hurts where it hurts most."""
 
-    def __init__(self, world: World, machines: Sequence[Machine], chance: random.Random) -> None:
+    def __init__(self, world: World, machines: Sequence[Machine], spec: ClusterSpec, chance: random.Random) -> None:
         """Plan the snapshots from which a stale replica is made."""
         self.world = world
+        self._spec = spec
         self.machines = machines
         self.chance = chance
         self.ttl_s = world.timing.ttl_s
@@ -58,6 +61,8 @@ class Nemesis:
             machine.mend_link()
             machine.resume()
             machine.continue_main()
+            machine.sick = False
+            machine.reload(self._spec)
             machine.start_main()
         if self._ordered:
             world.order(JOBS, "running")
@@ -109,6 +114,32 @@ class Nemesis:
         if machine.core is not None:
             machine.leave()
             self.world.later(self._while(0.2, 2), machine.start_main)
+
+    def sicken(self) -> None:
+        """Services crash on a machine for a while: a missing file, a full disk."""
+        machine = self._holder()
+        machine.sick = True
+        for leash in list(machine.leashes.values()):
+            leash.crash()
+
+        def recover() -> None:
+            machine.sick = False
+
+        self.world.later(self._while(1, 4), recover)
+
+    def reload(self) -> None:
+        """Somebody edits a machine's file, and later puts it back; the other machines keep theirs."""
+        machine = self.chance.choice((self._holder(), self._anybody()))
+        machine.reload(self._edited())
+        self.world.later(self._while(0.01, 2), lambda: machine.reload(self._spec))
+
+    def _edited(self) -> ClusterSpec:
+        """Return the file with one job changed, or gone. Keys and numbers of its lease stay: they are a cluster's."""
+        victim = self.chance.choice(self._spec.jobs)
+        changes: tuple[dict[str, Any] | None, ...] = ({"argv": ("y",)}, {"tags": ("t",)}, {"instance": 7}, None)
+        change = self.chance.choice(changes)
+        others = tuple(job for job in self._spec.jobs if job is not victim)
+        return replace(self._spec, jobs=others if change is None else (*others, replace(victim, **change)))
 
     # --- to the server ----------------------------------------------------------------------------
 
@@ -225,4 +256,6 @@ FAULTS: dict[str, Callable[[Nemesis], None]] = {
     "lose_rack": Nemesis.lose_rack,
     "stop_jobs": Nemesis.stop_jobs,
     "restart_and_fail_over": Nemesis.restart_and_fail_over,
+    "sicken": Nemesis.sicken,
+    "reload": Nemesis.reload,
 }

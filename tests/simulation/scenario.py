@@ -87,18 +87,20 @@ def tell(seed: int, scenario: Scenario) -> Told:
     machines += [Machine(world, spec, NodeName(f"n{i}")) for i in range(chance.choice((2, 3, 3)))]
     violation = ""
     try:
-        _play(world, machines, scenario, chance)
+        _play(world, machines, spec, scenario, chance)
     except Violation as broken:
         violation = f"seed {seed} ({scenario.name}): {broken}"
     lengths = tuple(history.overlaps)
     return Told(seed, scenario.name, violation, world.at, history.starts, lengths, tuple(world.transcript))
 
 
-def _play(world: World, machines: Sequence[Machine], scenario: Scenario, chance: random.Random) -> None:
+def _play(
+    world: World, machines: Sequence[Machine], spec: ClusterSpec, scenario: Scenario, chance: random.Random
+) -> None:
     ttl_s = world.timing.ttl_s
     for machine in machines:
         world.later(chance.uniform(0, 2 * ttl_s), machine.start_main)
-    nemesis = Nemesis(world, machines, chance)
+    nemesis = Nemesis(world, machines, spec, chance)
     for at, name in zip(_moments(chance, scenario), chance.choices(scenario.faults, k=FAULTS_A_STORY), strict=True):
         world.later(at * ttl_s, partial(nemesis.strike, name))
     world.run_until((STORY_TTLS - QUIET_TTLS) * ttl_s)
@@ -201,7 +203,14 @@ PROMOTIONS = Scenario(
 )
 """Replicas that lag take over again and again, while leases change hands."""
 
-EVERYDAY = (PLAIN, STRAINED, TREACHEROUS, ORDERED, RACKS, PROMOTIONS)
+DEPLOYS = Scenario(
+    "deploys",
+    (*("reload",) * 5, "sicken", "sicken", "stop_jobs", "leave", "kill_main", "kill_leash", "cut", "stop_main"),
+    Weather(slow=0.05, held=0.05, strain=1.0),
+)
+"""Files change under running jobs, and services crash on one machine and not on the others."""
+
+EVERYDAY = (PLAIN, STRAINED, TREACHEROUS, ORDERED, RACKS, PROMOTIONS, DEPLOYS)
 """All flavours in which nothing may go wrong."""
 
 DELETIONS = Scenario("deletions", (*BASE, *("delete_lease",) * 4, "evict_lease"), measured=True)

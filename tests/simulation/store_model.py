@@ -50,6 +50,7 @@ from orchestrator.core.requests import (
     StoreRequest,
 )
 from orchestrator.core.spec import bucket_of
+from orchestrator.store.calls import parse_info
 from tests.simulation.stored import NO_NOTE, Head, Held, Key, Note, Ticks
 
 _bucket_of = lru_cache(maxsize=None)(bucket_of)  # a checksum a call would be a tenth of the model's time
@@ -270,7 +271,8 @@ class StoreModel:
                 ticks = Ticks(last_ms, ask.schedule, ticks.claim)
                 self.data["tick", ask.key] = ticks
             last_ms = ticks.last_ms
-        return LeaseGranted(ask.job, Token(token), now, adopted, last_ms, ask.asked_at)
+        last = None if ask.schedule else self._last_record(ask.key)
+        return LeaseGranted(ask.job, Token(token), now, adopted, last_ms, ask.asked_at, last)
 
     def _release(self, ask: ReleaseLease, now: int) -> StoreAnswer:
         held = self._held(ask.key, now)
@@ -295,6 +297,10 @@ class StoreModel:
                 return TickRefused(ask.job, token, ask.tick_ms, "duplicate", ticks.last_ms, ask.asked_at)
             self.data["tick", ask.key] = Ticks(ask.tick_ms, ticks.schedule, claim)
         return TickClaimed(ask.job, token, ask.tick_ms, ask.run, ask.asked_at)
+
+    def _last_record(self, key: str) -> Mapping[str, object] | None:
+        found = self.data.get(("last", key))
+        return parse_info(found[2]) or None if found else None
 
     def _record(self, ask: RecordRun, _now: int) -> StoreAnswer:
         if self.data.get(("last", ask.key), (0,))[0] <= ask.token:

@@ -4,7 +4,9 @@
 """
 
 from orchestrator.core.answers import LeaseGranted, LeaseSeen, ServerMet
-from orchestrator.core.job import Here, Job
+from orchestrator.core.here import Here
+from orchestrator.core.job import Job
+from orchestrator.core.lease import Lease
 from orchestrator.core.messages import Action, RunUnproven, StartRun
 from orchestrator.core.nouns import Bucket, JobName, Moment, NodeName, Token
 from orchestrator.core.requests import AcquireLease, MeetServer, RenewLease
@@ -55,6 +57,15 @@ def test_nothing_is_asked_for_while_an_earlier_run_is_unproven() -> None:
 
     assert not job.lease.held
     assert not [action for action in actions if isinstance(action, AcquireLease | StartRun)]
+
+
+def test_a_lease_under_the_same_key_knows_what_the_old_one_knew() -> None:
+    old = unproven().lease
+    fresh = Lease(SPEC, node=NodeName("n1"), incarnation="i1", floor=Token(0))
+
+    fresh.inherit(old)
+
+    assert (fresh.ran, fresh.floor) == (TOKEN, TOKEN)
 
 
 def test_a_new_token_is_greater_than_any_the_node_ever_saw() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchestrator.core.answers import MembersSeen, NameRefused, StoreSilent
+from orchestrator.core.info import Identity
 from orchestrator.core.lease import NEVER
 from orchestrator.core.messages import (
     Action,
@@ -27,7 +28,7 @@ from orchestrator.core.messages import (
     StartRun,
     StopRun,
 )
-from orchestrator.core.node import Identity, Node
+from orchestrator.core.node import Node
 from orchestrator.core.nouns import Deadlines, JobName, Moment, NodeName, RunId, Token
 from orchestrator.core.requests import KeepMembership, ReleaseLease, StoreRequest
 from orchestrator.core.spec import ClusterSpec, JobSpec

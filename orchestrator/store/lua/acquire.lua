@@ -1,14 +1,14 @@
 -- Ask for one lease.
 --
 -- KEYS: 1 lease  2 token (the last one issued)  3 released (what was last released cleanly)  4 epoch  5 tick
---       6 alive (until when a lease that was put back lives)
+--       6 alive (until when a lease that was put back lives)  7 last (how the last run ended)
 -- ARGV: 1 node  2 incarnation  3 ttl ms  4 longest ttl ms known for this job, ours or the holder's
 --       5 floor: the highest token this node ever saw  6 seen: token of a foreign lease that by the caller's
 --       clock cannot have run out yet, 0 none  7 ran: highest token this incarnation ran or released
 --       8 epoch as the caller knows it  9 server ms the caller expects now  10 by how much it may be off, ms
 --       11 '1' in quarantine: only a lease that was cleanly released under this epoch may be taken
 --       12 identity of the schedule, '' for a service (then the tick key is not touched)  13 ticks up to here are settled, ms
--- -> {what, token or detail, ms, server ms, last tick ms}
+-- -> {what, token or detail, ms, server ms, last tick ms, record of the last run: of a service, else ''}
 --    granted  token, the lease is ours          adopted     token, it was ours already: an answer was lost
 --    held     value, ms left                    hint        next node, ms left: it was left to another node
 --    vanished it cannot have run out (seen)     young       ms to wait: it was issued or put back less than a ttl ago
@@ -21,7 +21,7 @@ local node, ttl, longest = ARGV[1], ARGV[3], tonumber(ARGV[4])
 local owner = node .. '|' .. ARGV[2]
 local now = server_ms()
 
-local function refuse(what, detail, wait) return {what, detail, wait, digits(now), '0'} end
+local function refuse(what, detail, wait) return {what, detail, wait, digits(now), '0', ''} end
 
 -- A new or edited schedule never fires for the past; a server whose clock is ahead must not silence it either.
 -- A newest tick without a schedule was claimed after the server lost its memory: it still tells where to go on.
@@ -34,6 +34,11 @@ local function last_tick()
   heal(KEYS[5], 'hash')
   redis.call('HSET', KEYS[5], 'schedule', ARGV[12], 'last', digits(last))
   return digits(last)
+end
+
+-- A service that came to its end for good is not started again by whoever gets the lease next.
+local function last_run()
+  return ARGV[12] == '' and hget(KEYS[7], 'record') or ''
 end
 
 local epoch = get(KEYS[4]) or ''
@@ -54,7 +59,7 @@ if held and holder ~= owner then
 end
 if held and held > tonumber(ARGV[7]) then
   redis.call('PEXPIRE', KEYS[1], ttl)
-  return {'adopted', digits(held), 0, digits(now), last_tick()}
+  return {'adopted', digits(held), 0, digits(now), last_tick(), last_run()}
 end
 
 -- An absent lease is not yet a free one. Nor is our own with a token that we ran or released already: it gets a
@@ -85,4 +90,4 @@ local token = math.max(issued, now - 1, tonumber(ARGV[5])) + 1
 if token > LAST_TOKEN then return redis.error_reply('ERR the next token has more than 15 digits: DEL the token key') end
 redis.call('SET', KEYS[2], digits(token))
 redis.call('SET', KEYS[1], digits(token) .. '|' .. owner, 'PX', ttl)
-return {'granted', digits(token), 0, digits(now), last_tick()}
+return {'granted', digits(token), 0, digits(now), last_tick(), last_run()}

@@ -1,0 +1,151 @@
+"""What becomes of each job when the file is read anew: pure comparison, and the one classification of fields.
+
+    effect      the job                                   what happens
+    ADDED       is new in the file                        it begins as a standby
+    REMOVED     is gone from the file                     its run is stopped, its lease given back
+    APPLIED     differs in what only decisions read       nothing that runs is touched
+    RESTARTED   differs in what its processes were        a service's run is stopped and started anew under the same
+                started with                              lease; a cron's next run is by the new definition
+    MOVED       differs in what its lease or schedule     as RESTARTED, and the lease is given back in between
+                is made of
+
+The comparison goes over the fields of the model, so that no field can be forgotten
+(process-compose#493: a changed cron was not detected); what is not named below restarts.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import IntEnum
+
+from orchestrator.core.nouns import JobName
+from orchestrator.core.spec import ClusterSpec, JobSpec, Kind
+
+NOT_COMPARED = frozenset({"definition"})
+"""Made from the other fields."""
+
+ONLY_DECIDE = frozenset(
+    {
+        *("restart", "success_exit_codes", "no_restart_exit_codes", "backoff", "on_crash_loop", "on_unhealthy"),
+        *("enabled", "timeout_s", "misfire_grace_s", "max_age_s", "tags", "priority", "after"),
+    }
+)
+"""Read whenever something is decided; no process has them."""
+
+MAKE_THE_LEASE = frozenset({"job", "kind", "instance", "key", "lease", "schedule", "scope", "on_redis_loss"})
+"""A lease taken under the old ones says nothing about the new ones."""
+
+
+class Effect(IntEnum):
+    """See the table in the module's head; of two changes the greater one counts."""
+
+    APPLIED = 1
+    RESTARTED = 2
+    MOVED = 3
+    ADDED = 4
+    REMOVED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a reload does to one job.
+
+    Attributes:
+        fields: What differs, by its path in the model: old and new text; empty for added and removed jobs.
+    """
+
+    job: JobName
+    effect: Effect
+    fields: Mapping[str, tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What the file says now about a job that still runs by what it said before; no spec: it is gone."""
+
+    effect: Effect
+    spec: JobSpec | None
+
+    def after(self, earlier: "Revision | None") -> "Revision":
+        """Return what is to be done where an earlier one still waits: this definition, by the greater effect."""
+        return self if earlier is None else Revision(max(self.effect, earlier.effect), self.spec)
+
+
+def refusal(old: ClusterSpec, new: ClusterSpec) -> str:
+    """Return why a running node cannot go over to the new file, "" if it can."""
+    for name in ("cluster", "redis", "node", "node_tags"):
+        if getattr(old, name) != getattr(new, name):
+            word = {"node": "node.name", "node_tags": "node.tags"}.get(name, name)
+            return f"`{word}` changed, which a running node cannot follow: restart the node"
+    return ""
+
+
+def compare(old: ClusterSpec, new: ClusterSpec) -> tuple[Change, ...]:
+    """Return what changes, in the order of the new file, removed jobs last; untouched jobs do not appear."""
+    before = {job.name: job for job in old.jobs}
+    after = {job.name: job for job in new.jobs}
+    changes = [_change(before.get(name), job) for name, job in after.items()]
+    removed = [Change(name, Effect.REMOVED, {}) for name in before if name not in after]
+    return (*(change for change in changes if change is not None), *removed)
+
+
+def effect_of(changed: frozenset[str]) -> Effect:
+    """Return what a change of these fields of a `JobSpec` does."""
+    if changed & MAKE_THE_LEASE:
+        return Effect.MOVED
+    return Effect.RESTARTED if changed - ONLY_DECIDE else Effect.APPLIED
+
+
+def substance(spec: JobSpec) -> str:
+    """Return a short hash of what runs, without what only decides: who has run this once has run it."""
+    kept = {name: value for name, value in _leaves(spec) if name.partition(".")[0] not in _NO_SUBSTANCE}
+    return hashlib.sha256(repr(sorted(kept.items())).encode()).hexdigest()[:12]
+
+
+_NO_SUBSTANCE = (
+    ONLY_DECIDE | NOT_COMPARED | {"lease", "log", "stop", "reload", "health", "max_rss_bytes", "on_redis_loss"}
+)
+
+
+def _change(old: JobSpec | None, new: JobSpec) -> Change | None:
+    if old is None:
+        return Change(new.name, Effect.ADDED, {})
+    if old == new:
+        return None
+    before, after = dict(_leaves(old)), dict(_leaves(new))
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    changed = {name: (_shown(name, before.get(name)), _shown(name, after.get(name))) for name in names}
+    top = frozenset(name.partition(".")[0] for name in names) - NOT_COMPARED
+    if not top:
+        return None  # only the hash over other instances differs
+    return Change(new.name, effect_of(top), {name: pair for name, pair in changed.items() if name not in NOT_COMPARED})
+
+
+def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    if is_dataclass(value):
+        for each in fields(value):
+            yield from _leaves(getattr(value, each.name), f"{path}.{each.name}" if path else each.name)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield f"{path}.{key}", item
+    elif isinstance(value, frozenset):
+        yield path, tuple(sorted(value))
+    else:
+        yield path, value
+
+
+def _shown(name: str, value: object) -> str:
+    if name.startswith("env."):
+        return "-" if value is None else "(not shown)"  # it may be a password
+    if value is None or value == ():
+        return "-"
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
+    return str(value)
+
+
+def runs_are_cut(spec: JobSpec, effect: Effect) -> bool:
+    """Say whether a present run is stopped for it; a cron's run goes on to its end unless the job is removed."""
+    if effect is Effect.REMOVED:
+        return True
+    return spec.kind is Kind.SERVICE and effect in (Effect.RESTARTED, Effect.MOVED)

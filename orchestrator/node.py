@@ -13,7 +13,7 @@ No exception of the world reaches this loop. An `InvariantError` ends the proces
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Protocol
 
 from orchestrator import clock
@@ -116,7 +116,7 @@ class Shell:
         inbox: Inbox,
         store: Store,
         runs: Runs,
-        remember: Callable[[JobName, Token], None],
+        remember: Callable[[Mapping[JobName, Token]], None],
         say: Callable[[Say], None],
         on_turn: Callable[[float], None] = lambda _now_boot: None,
         revive: Callable[[], Awaitable[bool]] | None = None,
@@ -128,7 +128,7 @@ class Shell:
             inbox: Where everybody delivers what happened.
             store: Redis.
             runs: The processes.
-            remember: Keeps a token in the state directory.
+            remember: Keeps the tokens of a turn in the state directory; before any run of that turn starts.
             say: Takes a line for people; must never block.
             on_turn: Called once a turn with the boot clock; feeds the watchdog.
             revive: Starts the store's server again if it died and is ours to start; says whether it had to.
@@ -179,7 +179,10 @@ class Shell:
         if late_s > LATE_TURN_S and not self._over:
             self._say(Say("node.late", {"by_s": round(late_s, 2)}, "warning"))
 
-    def _perform(self, actions: Iterable[Action]) -> None:
+    def _perform(self, actions: Sequence[Action]) -> None:
+        tokens = {action.job: action.token for action in actions if isinstance(action, RememberToken)}
+        if tokens:
+            self._remember(tokens)
         requests: list[StoreRequest] = []
         for action in actions:
             match action:
@@ -192,7 +195,7 @@ class Shell:
                 case KillRun():
                     self._runs.kill(action)
                 case RememberToken():
-                    self._remember(action.job, action.token)
+                    pass  # all of them at once, above
                 case Say():
                     self._say(action)
                 case QuitNode():

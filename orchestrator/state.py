@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 
 from orchestrator.core.nouns import JobName, Token
@@ -63,14 +64,17 @@ class StateDirectory:
         self.state_id = self._read_or_make_id()
         self.floors = self._read_floors()
 
-    def remember(self, job: JobName, token: Token) -> None:
-        """Keep a token; written at once, whole or not at all.
+    def remember(self, tokens: Mapping[JobName, Token]) -> None:
+        """Keep the tokens of one turn; written at once, whole or not at all.
 
+        All of a turn together, since the file is written anew each time: the first turn of a node with 1,000 jobs
+        brings 1,000 tokens, and one by one they took a second.
         A full disk must not stop a job: it only weakens the floor.
         """
-        self.floors[job] = max(self.floors.get(job, Token(0)), token)
+        for job, token in tokens.items():
+            self.floors[job] = max(self.floors.get(job, Token(0)), token)
         with contextlib.suppress(OSError):
-            self._write("tokens.json", json.dumps(self.floors, indent=0))
+            self._write("tokens.json", json.dumps(self.floors))
 
     def close(self) -> None:
         """Unlock the directory."""

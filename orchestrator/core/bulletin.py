@@ -33,6 +33,11 @@ class Bulletin:
         self._beats = crc32(spec.name.encode()) % PUBLISH_AGAIN_BEATS  # so that not all publish in one heartbeat
         self._unrecorded: list[RecordRun] = []
 
+    @property
+    def stands(self) -> bool:
+        """Whether something is published, or about to be: then only a change must be shown."""
+        return bool(self._published or self._publishing)
+
     def record(self, token: Token, run: RunId, record: Mapping[str, object], now: Moment) -> RecordRun:
         """Have an ended run written down; repeated until it is."""
         spec = self._spec

@@ -125,6 +125,9 @@ class Job:
 
     def handle(self, event: Event, now: Moment) -> Iterator[Action]:
         """Take in one event about this job."""
+        if isinstance(event, LeaseRenewed):  # by far the most frequent one
+            yield from self._on_renewed(event)
+            return
         floor = self.lease.floor
         yield from self._on_lease(event, now)
         yield from self._on_run(event, now)
@@ -139,8 +142,6 @@ class Job:
                 self.lease.on_refused(event, now.boot, self.server)
             case LeaseGranted():
                 yield from self._on_granted(event, now)
-            case LeaseRenewed():
-                yield from self._on_renewed(event)
             case RenewalLate():
                 renewal = self.lease.on_late(event, now.boot)
                 if renewal is not None:

@@ -61,6 +61,17 @@ def told_of_node_job(job: Job, now: Moment) -> list[str]:
     return [state.value, why]
 
 
+def is_well(job: Job, now: Moment) -> bool:
+    """Say whether a job runs and is well, here or as far as is known elsewhere; a service that is done well is, too."""
+    if job.run is not None:
+        return (
+            job.run.pid is not None and not job.run.stop_why and (job.spec.health is None or bool(job.fitness.healthy))
+        )
+    if job.lease.held:
+        return bool(job.done) and job.fault is None
+    return job.lease.memory is not None and now.boot < job.lease.memory.until
+
+
 def _held(job: Job, now: Moment) -> tuple[State, str, str | None]:
     following = iso_utc(job.ticks.next) if job.ticks.next is not None else None
     if job.run is not None:

@@ -4,6 +4,7 @@
 numbers live (`LeaseTiming.problem`), so that no caller can forget them.
 """
 
+import functools
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ BUCKETS = 16
 """Hash tags a cluster's lease keys are spread over: one script call renews all leases of a bucket."""
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def bucket_of(key: str) -> Bucket:
     """Return the bucket of a lease key's `<job>` segment."""
     return Bucket(zlib.crc32(key.encode()) % BUCKETS)

@@ -153,9 +153,16 @@ class Runs:
         self._launching.enqueue(run)
 
     def extend(self, extend: ExtendRun) -> None:
-        """Move a run's deadlines: on the page only, no message, no wake-up."""
+        """Move a run's deadlines, on the page, and put its leash's alarm off: no message, no wake-up.
+
+        The page is what counts; an alarm that was not put off only wakes its leash, which looks and sleeps on.
+        """
         if run := self._runs.get(extend.run):
-            self._page.extend(run.slot, extend.deadlines.term_at, extend.deadlines.kill_at)
+            term_at = extend.deadlines.term_at
+            self._page.extend(run.slot, term_at, extend.deadlines.kill_at)
+            # Of three heartbeats one may pass: `LeaseTiming.problem` leaves two before `term_at`.
+            if run.alarm is not None and term_at > run.alarm.at + 1.25 * run.spec.lease.heartbeat_s:
+                run.alarm.arm(term_at)
 
     def stop(self, stop: StopRun) -> None:
         """Stop a run; again with a shorter grace: sooner."""
@@ -264,6 +271,7 @@ class Runs:
         job, run_id = run.order.job, run.order.run
         if name == wire.LEASHED:
             run.leash_pid, run.leash, run.phase = fields[0], (fds[0] if fds else -1), Phase.LEASHED
+            run.alarm = linux.BootTimer(fds[1]) if len(fds) > 1 else None
             run.clear_limit()
             self._oversight.force_in_time(run)
             self._launching.answered(run)

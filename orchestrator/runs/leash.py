@@ -43,6 +43,7 @@ class Leash:
     """One run, held."""
 
     __slots__ = (
+        "_alarm",
         "_alive",
         "_by_command",
         "_child",
@@ -91,7 +92,8 @@ class Leash:
         self._what = what
         self._ignored = ignored
         self._ending = Ending()
-        self._timer = BootTimer()
+        self._alarm = BootTimer()  # for the page alone: main puts it off
+        self._timer: BootTimer | None = None  # for all else, which main must not put off
         self._wakeups = Wakeups()
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], None]] = {}
@@ -115,7 +117,7 @@ class Leash:
         become_subreaper()
         name_process("orch-leash")
         own = os.pidfd_open(os.getpid())
-        self._say(wire.LEASHED, os.getpid(), fds=(own,))
+        self._say(wire.LEASHED, os.getpid(), fds=(own, self._alarm.fd))
         os.close(own)
         self._watch(self._sock.fileno(), self._on_order)
         self._on_order()
@@ -153,7 +155,7 @@ class Leash:
         self._child = fork_job(what, self._ignored, ends, report)
         self._alive = True
         os.close(report)
-        self._watch(self._timer.fd, self._timer.clear)
+        self._watch(self._alarm.fd, self._alarm.clear)
         self._watch(self._wakeups.fd, self._on_child)
         self._pipes = output.read_fds()
         for fd in self._pipes:
@@ -171,10 +173,12 @@ class Leash:
     def _turn(self) -> None:
         """Wait for whatever comes first, handle it, and see what the time says."""
         killing = self._ending.phase == KILLING
-        due_at = self._ending.due_at(self._page.term_at(self._slot, self._serial))
+        due_at = self._ending.due_at(NEVER)
         if self._errands.running:
             due_at = min(due_at, self._errands.due_at())
-        self._timer.arm(NEVER if killing else due_at)
+        self._arm(NEVER if killing else due_at)
+        struck = killing or self._ending.lease_struck
+        self._alarm.arm(NEVER if struck else self._page.term_at(self._slot, self._serial))
         for fd, _ in self._poll.poll(self._pause_ms() if killing else None):
             if fd in self._handlers:
                 self._handlers[fd]()
@@ -182,6 +186,14 @@ class Leash:
                 self._pipes.remove(fd)
                 self._poll.unregister(fd)
         self._act()
+
+    def _arm(self, at: float) -> None:
+        if self._timer is None:
+            if at == NEVER:
+                return  # most runs never need it
+            self._timer = BootTimer()
+            self._watch(self._timer.fd, self._timer.clear)
+        self._timer.arm(at)
 
     def _act(self) -> None:
         now = boot()

@@ -66,25 +66,25 @@ def name_process(name: str) -> None:
 class BootTimer:
     """A timer on CLOCK_BOOTTIME that makes a descriptor readable (poll's own timeout stands still in suspend)."""
 
-    __slots__ = ("_at", "fd")
+    __slots__ = ("at", "fd")
 
-    def __init__(self) -> None:
-        """Create it, disarmed."""
-        self._at = NEVER
-        self.fd = _checked(_libc.timerfd_create(time.CLOCK_BOOTTIME, _TIMER_FLAGS))
+    def __init__(self, fd: int = -1) -> None:
+        """Create it, disarmed; or take over another process's, by a descriptor of it."""
+        self.at = NEVER if fd < 0 else -NEVER  # nobody knows for when the other process has armed it
+        self.fd = _checked(_libc.timerfd_create(time.CLOCK_BOOTTIME, _TIMER_FLAGS)) if fd < 0 else fd
 
     def arm(self, at: float) -> None:
         """Become readable at the instant `at`, at once if it is past, never for `NEVER`."""
-        if at == self._at:
+        if at == self.at:
             return  # spares the system call in every turn of a busy loop
-        self._at = at
+        self.at = at
         nanoseconds = 0 if at == NEVER else max(1, int(max(at, 0.0) * 1e9))  # zero disarms
         value = _Timespec(*divmod(nanoseconds, 1_000_000_000))
         _checked(_libc.timerfd_settime(self.fd, _TFD_TIMER_ABSTIME, ctypes.byref(_Timer(value=value)), None))
 
     def clear(self) -> None:
         """Make it unreadable again after it fired; it is disarmed then."""
-        self._at = NEVER
+        self.at = NEVER
         try:
             os.read(self.fd, 8)
         except BlockingIOError:

@@ -26,7 +26,7 @@ from orchestrator.core.messages import RunEnded, StartRun
 from orchestrator.core.spec import JobSpec
 from orchestrator.runs import wire
 from orchestrator.runs.launcher_process import LauncherProcess
-from orchestrator.runs.linux import NEVER
+from orchestrator.runs.linux import NEVER, BootTimer
 
 
 class Phase(Enum):
@@ -53,6 +53,8 @@ class LiveRun:
         sock: To its leash; None while waiting and once unproven.
         leash_pid: 0 while unknown.
         leash: A pidfd: whatever becomes of the pid, it means this leash. -1 while unknown.
+        alarm: The leash's timer for the page; main puts it off, so that the leash need not wake up to look. None: it
+            did not fit into our open files, and the leash wakes up by itself.
         leader_pid: The job's first process; 0 while unknown.
         leader: The same with its create time.
         started_at: When exec had succeeded, on the boot clock.
@@ -73,6 +75,7 @@ class LiveRun:
     sock: socket.socket | None = None
     leash_pid: int = 0
     leash: int = -1
+    alarm: BootTimer | None = None
     leader_pid: int = 0
     leader: psutil.Process | None = None
     started_at: float = 0.0
@@ -128,8 +131,11 @@ class LiveRun:
             self.limit = None
 
     def close(self) -> None:
-        """Give the timer and the pidfd back."""
+        """Give the timers and the pidfd back."""
         self.clear_limit()
+        if self.alarm is not None:
+            self.alarm.close()
+            self.alarm = None
         if self.leash >= 0:
             os.close(self.leash)
             self.leash = -1

@@ -70,7 +70,7 @@ class Stage:
             inbox=self.inbox,
             store=store,
             runs=NoRuns(),
-            remember=lambda _job, _token: None,
+            remember=lambda _tokens: None,
             say=self.said.append,
             on_turn=self._count,
             revive=revive,

@@ -23,7 +23,7 @@ def opened(path: Path) -> StateDirectory:
 
 def test_a_restart_of_a_node_finds_its_identity_and_its_tokens(tmp_path: Path) -> None:
     first = opened(tmp_path / "n1")
-    first.remember(JOB, Token(42))
+    first.remember({JOB: Token(42)})
     first.close()
 
     second = opened(tmp_path / "n1")
@@ -34,8 +34,8 @@ def test_a_restart_of_a_node_finds_its_identity_and_its_tokens(tmp_path: Path) -
 
 def test_a_lower_token_never_lowers_the_floor(tmp_path: Path) -> None:
     directory = opened(tmp_path)
-    directory.remember(JOB, Token(42))
-    directory.remember(JOB, Token(7))
+    directory.remember({JOB: Token(42)})
+    directory.remember({JOB: Token(7)})
 
     assert json.loads((tmp_path / "tokens.json").read_text()) == {"beat": 42}
     directory.close()

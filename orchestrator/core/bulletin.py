@@ -66,10 +66,14 @@ class Bulletin:
         """Nobody knows whether it was published: it is shown again with the next heartbeat."""
         self._published, self._publishing, self._unpublished = self._publishing, "", True
 
-    def beat(self) -> Iterator[RecordRun]:
-        """Return what is still owed; called once a heartbeat."""
-        yield from self._unrecorded
+    def owes(self) -> bool:
+        """Count a heartbeat, and say whether `beat` has anything to do in it (of a thousand jobs hardly any has)."""
         self._beats += 1
+        return bool(self._unrecorded) or self._unpublished or self._beats % PUBLISH_AGAIN_BEATS == 0
+
+    def beat(self) -> Iterator[RecordRun]:
+        """Return the records that are still owed, and show anew what may not be seen."""
+        yield from self._unrecorded
         if self._unpublished or self._beats % PUBLISH_AGAIN_BEATS == 0:
             self.forget()
 

@@ -403,7 +403,8 @@ class Job:
             share = self.lease.beat(now.boot)
             if share is not None:
                 yield share
-        yield from self.bulletin.beat()
+        if self.bulletin.owes():
+            yield from self.bulletin.beat()
         if self.lease.held:
             self.ticks.on_beat(now)
 

@@ -6,6 +6,7 @@
 #   make mutants     each rule of the lease protocol switched off: the simulation must notice (minutes)
 #   make check       format, lint, types, import contracts, then the tests
 #   make faults      every fault of the holder TRIALS times (10), and a table of how long the other took
+#   make bench       against supervisord, as ratios in one run (15 minutes)
 #   make reference   write docs/jobs-yaml.md and the JSON Schema from the model
 #   make clean       remove the virtual environment and all caches
 #
@@ -34,7 +35,7 @@ else
 INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
 endif
 
-.PHONY: up test simulation mutants check faults reference clean
+.PHONY: up test simulation mutants check faults bench reference clean
 .DELETE_ON_ERROR:
 
 up: $(VENV)/.installed
@@ -59,6 +60,9 @@ check: $(VENV)/.check $(VENV)/.test
 
 faults: $(VENV)/.test
 	$(PYTEST) tests/chaos/test_takeover.py --trials $(TRIALS)
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks
 
 reference: $(VENV)/.installed
 	$(BIN)/python -m orchestrator.config.reference schema > orchestrator/jobs.schema.json
@@ -96,4 +100,9 @@ $(VENV)/.test: $(VENV)/.installed
 $(VENV)/.check: $(VENV)/.installed
 	@echo "installing what the checks need ..."
 	@$(INSTALL) --group check
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.installed
+	@echo "installing what the benchmarks compare with ..."
+	@$(INSTALL) --group bench
 	@touch $@

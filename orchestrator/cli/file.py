@@ -11,7 +11,7 @@ from orchestrator import clock
 from orchestrator.cli import target
 from orchestrator.cli.options import filled
 from orchestrator.core.schedule import Schedule
-from orchestrator.core.spec import ClusterSpec, JobSpec
+from orchestrator.core.spec import ClusterSpec, JobSpec, Scope
 from orchestrator.errors import ConfigError
 from orchestrator.view import phrases
 
@@ -35,7 +35,7 @@ def validate(file: str) -> None:
     width = max((len(job.name) for job in spec.jobs), default=0)
     now_utc = clock.now().utc
     for job in spec.jobs:
-        click.echo(f"  {job.name:<{width}}  {job.kind.value:<7}  ttl {job.lease.ttl_s:g}s  {_when(job, now_utc)}")
+        click.echo(f"  {job.name:<{width}}  {job.kind.value:<7}  {_under(job)}  {_when(job, now_utc)}")
 
 
 @click.command("schema", short_help="Print the JSON Schema of jobs.yaml, for editors.")
@@ -58,6 +58,10 @@ def _from_stdin() -> ClusterSpec:
     except UnicodeDecodeError as error:
         raise ConfigError(f"<stdin>: is not UTF-8 (byte {error.start}); save it as UTF-8") from None
     return config.parse(text, "<stdin>", os.environ)
+
+
+def _under(job: JobSpec) -> str:
+    return f"ttl {job.lease.ttl_s:g}s" if job.scope is Scope.CLUSTER else "every node"
 
 
 def _when(job: JobSpec, now_utc: float) -> str:

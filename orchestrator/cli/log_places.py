@@ -62,7 +62,9 @@ class Output:
         place = order.err_log_path if stderr else order.log_path
         if stderr and self.spec.log.stderr != "separate":
             raise UsageError(f"the stderr of {self.name} goes where its stdout goes; show it without --err")
-        wanted = {path for each in self.directories.values() if (path := place(each, self.spec))}
+        # A log that the file names is where it is, whether or not any state directory is known.
+        directories = [*self.directories.values(), *([Path()] if self.spec.log.file else [])]
+        wanted = {path for each in directories if (path := place(each, self.spec))}
         return sorted(sorted(wanted), key=_written_at, reverse=True)
 
     @property
@@ -91,7 +93,8 @@ class Output:
         if self.spec is not None and self.spec.log.mode == "none":
             return f"the output of {self.name} is dropped (`log: none`)"
         if not self.elsewhere:
-            return f"{self.name} has no log yet: it has written nothing on this machine"
+            hint = "" if self.directories else "; no node has kept anything here, unless another --state-dir is meant"
+            return f"{self.name} has no log yet: it has written nothing on this machine{hint}"
         if self.row is not None and self.row.holder:
             return f"{self.name} runs on {self.elsewhere}, and its log is there"
         return f"{self.name} ran last on {self.elsewhere}, and its log is there"

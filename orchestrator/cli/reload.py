@@ -14,7 +14,7 @@ from orchestrator import clock, control
 from orchestrator.cli import talk, target
 from orchestrator.cli.names import instances_meant
 from orchestrator.cli.options import WHERE_HELP, Asked, a_number, cluster_options
-from orchestrator.errors import ConfigError, OrchestratorError
+from orchestrator.errors import ConfigError, OrchestratorError, UsageError
 from orchestrator.view.phrases import clean
 
 READING_PATIENCE_S = 60.0
@@ -54,6 +54,8 @@ def reload(
     found = target.find(asked, os.environ, Path.cwd())
     if not found.nodes:
         raise OrchestratorError(f"no node of the cluster `{found.cluster}` runs on this machine; nothing to reload")
+    if jobs and (dry_run or as_json):
+        raise UsageError("--dry-run and --json are about the file; with JOB there is only the doing")
     if jobs:
         return _tell_jobs(jobs, found)
     answers = {node: _ask(node, "reload", dry_run=dry_run) for node in found.nodes}

@@ -93,7 +93,9 @@ class Reloading:
             return {"ok": False, "said": where}
         if not self._runs.reload(job.run.id):
             return {"ok": False, "said": "its leash does not answer"}
-        return {"ok": True, "said": f"told pid {job.run.pid}"}
+        if job.spec.reload.signal is not None:
+            return {"ok": True, "said": f"{job.spec.reload.signal} to pid {job.run.pid}"}
+        return {"ok": True, "said": "its reload command runs; the node's log says if it fails (hook.failed)"}
 
     def _refused(self, file: str, problems: list[str]) -> Answer:
         self._say(Say("file.refused", {"file": file, "why": problems[0].splitlines()[0] if problems else ""}, "error"))

@@ -107,7 +107,8 @@ class Health(Entry):
     ONE_OF: ClassVar[tuple[str, ...]] = ("exec", "http", "tcp")
 
     exec: Command | None = None
-    """A command, run as the job is (user, environment, directory, limits); exit status 0 is healthy."""
+    """A command, run as the job is (user, environment, directory, limits); exit status 0 is healthy. What it leaves
+    behind lives until the run ends: it must not daemonize."""
     http: HttpUrl | None = None
     """A URL to get; a status of 200 to 399 is healthy. Redirects are not followed, and certificates are not looked at:
     the question is whether it works, not who it is."""

@@ -203,6 +203,10 @@ def expanded_file(value: object, info: ValidationInfo) -> str | None:
     read = expanded_path(value, info)
     if read and (read.endswith("/") or read.rsplit("/", 1)[-1] in {".", ".."}):
         raise ValueError(f"is a directory; name a file in it, such as {read.rstrip('/')}/job.log")
+    if read == "/dev/null":
+        raise ValueError("write `log: none` to drop the output")
+    if read is not None and read.startswith("/dev/"):
+        raise ValueError("is no file that can be rotated; write `log: journal` for the node's own stderr")
     return read
 
 

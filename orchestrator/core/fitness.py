@@ -14,7 +14,7 @@ Rules:
 import hashlib
 from dataclasses import dataclass
 
-from orchestrator.core.messages import RunChecked, RunMeasured
+from orchestrator.core.messages import RunChecked, RunMeasured, Say
 from orchestrator.core.nouns import Moment
 from orchestrator.core.spec import JobSpec, OnUnhealthy
 
@@ -73,23 +73,25 @@ class Fitness:
         """Judge the present run by what the file says now; its age begins where it began."""
         self._spec = spec
 
-    def on_checked(self, checked: RunChecked, now: Moment) -> None:
-        """Count a health check."""
+    def on_checked(self, checked: RunChecked, now: Moment) -> list[Say]:
+        """Count a health check; return what is worth a line: each failure, and the first success."""
         health = self._spec.health
         if health is None:
-            return
+            return []
         if checked.healthy:
+            first = self.healthy is not True
             self.healthy, self._failures, self.note = True, 0, ""
-            return
+            return [Say("health.ok", {"job": checked.job, "run": checked.run})] if first else []
         if self.healthy is None and now.boot < self._started_at + health.start_period_s:
             self.note = f"not healthy yet: {checked.why}"
-            return
-        self._failures += 1
-        self.note = f"health check failed {self._failures} of {health.failures}: {checked.why}"
+        else:
+            self._failures += 1
+            self.note = f"health check failed {self._failures} of {health.failures}: {checked.why}"
         if self._failures >= health.failures:
             self.healthy = False
             release = self._spec.on_unhealthy is OnUnhealthy.RELEASE
             self._verdict = Verdict(f"unhealthy: {checked.why}", failure=True, release=release)
+        return [Say("health.failed", {"job": checked.job, "run": checked.run, "why": self.note}, "warning")]
 
     def on_measured(self, measured: RunMeasured) -> None:
         """Look at its memory."""

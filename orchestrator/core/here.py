@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from orchestrator.core.nouns import Moment, NodeName
 
 
-def _always(_job: str, _now: Moment) -> bool:
-    return True
+def _always(_job: str, _now: Moment) -> str:
+    return ""
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class Here:
         member: The node bears its name undisputed; before that nothing may be asked for.
         urgency: None while the node stays; 0, 1, 2 when it leaves (see `LeaveOrdered`).
         silence: Why the store does not answer, "" while it does.
-        is_up: Whether a job (by its name in the file) runs, here or elsewhere, and is not known to be unhealthy.
+        why_not_up: Why a job (by its name in the file) does not run well, here or elsewhere; "" if it does.
     """
 
     node: NodeName
@@ -26,4 +26,4 @@ class Here:
     member: bool = False
     urgency: int | None = None
     silence: str = ""
-    is_up: Callable[[str, Moment], bool] = _always
+    why_not_up: Callable[[str, Moment], str] = _always

@@ -19,8 +19,7 @@ Rules:
 5. What the store did not answer is asked again with the next heartbeat, never at once.
 6. A lease that is left to others (a crash loop, a service that is not healthy) is asked for again only after a
    while, if nobody took it; where no other node could take it, it is kept.
-7. A service that came to its end for good is not started again by another node or a restart of this one: the
-   record tells what ran. A newer order to start, or another command, starts it.
+7. A service that came to its end for good stays so for every node, until it is ordered to start or is another one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,6 +50,7 @@ from orchestrator.core.messages import (
     RememberToken,
     RunChecked,
     RunEnded,
+    RunExited,
     RunMeasured,
     RunStarted,
     RunStuck,
@@ -171,7 +171,9 @@ class Job:
                 self.fitness.begin(event.run, now)
                 yield self._say("run.started", run=event.run, pid=event.pid, token=self.run.token)
             case RunChecked() if self.run and self.run.id == event.run:
-                yield from self._on_checked(event, now)
+                yield from self.fitness.on_checked(event, now)
+            case RunExited() if self.run and self.run.id == event.run:
+                self.run.exited = True
             case RunMeasured() if self.run and self.run.id == event.run:
                 self.fitness.on_measured(event)
             case RunUnproven() if self.run and self.run.id == event.run:
@@ -221,14 +223,6 @@ class Job:
             case _:
                 pass
 
-    def _on_checked(self, checked: RunChecked, now: Moment) -> Iterator[Action]:
-        was = self.fitness.healthy
-        self.fitness.on_checked(checked, now)
-        if not checked.healthy:
-            yield self._say("health.failed", run=checked.run, why=self.fitness.note, level="warning")
-        elif was is not True:
-            yield self._say("health.ok", run=checked.run)
-
     def _on_ended(self, run: Run, ended: RunEnded, now: Moment) -> Iterator[Action]:
         self.run = None
         self.fitness.forget()
@@ -239,7 +233,7 @@ class Job:
             "run.ended",
             run=run.id,
             outcome=word,
-            end=describe_end(self.last),
+            end=describe_end(self.last) + (f": {run.stop_why}" if word == "stopped" and run.stop_why else ""),
             elapsed_s=round(ended.elapsed_s, 2),
             level="info" if word in ("ok", "stopped") else "warning",
         )
@@ -267,11 +261,6 @@ class Job:
     # --- what follows from the state ----------------------------------------------------------------
 
     @property
-    def done(self) -> str:
-        """Why the service needs no further run, "" if it does."""
-        return self.restarts.done
-
-    @property
     def unwanted(self) -> str:
         """Why this node should not hold the lease, "" if it should."""
         if not self.spec.enabled:
@@ -296,13 +285,14 @@ class Job:
         """Say whether the lease is left to another node that could take it (rule 6)."""
         return bool(self.others) and now.boot < self.restarts.rest_until
 
-    def waits_for(self, now: Moment) -> str:
-        """Return the first job of `after` that is not up, "" if all are."""
-        return next((name for name in self.spec.after if not self.here.is_up(name, now)), "")
+    def waits_for(self, now: Moment) -> tuple[str, str]:
+        """Return the first job of `after` that is not up, and why; two empty texts if all are."""
+        whys = ((name, self.here.why_not_up(name, now)) for name in self.spec.after)
+        return next((pair for pair in whys if pair[1]), ("", ""))
 
     def advance(self, now: Moment) -> Iterator[Action]:
         """Do what the table says for the present state; calling it again changes nothing."""
-        self._take_over()
+        self._take_over(now)
         if self.lease.held and now.boot >= self.lease.ends_at():
             yield self._say("lease.ended", why="it could not be renewed in time", level="warning")
             yield from self._lose("the lease ended")
@@ -355,7 +345,7 @@ class Job:
             and self.run is None
             and not (self.unwanted or self.restarts.over)
             and self.lease.may_start(now.boot)
-            and not self.waits_for(now)
+            and not self.waits_for(now)[0]
         )
 
     def _start(self, run_id: RunId, reason: Reason, now: Moment, tick_ms: int | None = None) -> StartRun:
@@ -375,13 +365,22 @@ class Job:
             yield from run.stop(grace_s, self.unwanted)
         elif self._is_cut:
             yield from run.stop(self.spec.stop.timeout_s, "its definition changed")
+        elif run.exited:
+            pass
         elif self.spec.timeout_s is not None and now.boot >= run.started.boot + self.spec.timeout_s:
             yield from run.stop(self.spec.stop.timeout_s, TIMED_OUT, failure=True)
         elif run.unfit is None and (verdict := self.fitness.verdict(now)) is not None:
             run.unfit = verdict
             yield from run.stop(self.spec.stop.timeout_s, verdict.why, failure=verdict.failure)
 
-    def _take_over(self) -> None:
+    def begin_here(self, now: Moment, *, like: "Job | None" = None) -> None:
+        """Answer for ticks from now on: a job that is new here or edited never fires for the past."""
+        self.lease.others_until = max(self.lease.others_until, now.boot)
+        if like is not None and like.last is not None and self.spec.kind is Kind.SERVICE:
+            self.last = like.last  # under another lease key there is no record of it
+            self.restarts.remember(self.spec, like.last, self.intent.at_ms if self.intent is not None else 0)
+
+    def _take_over(self, now: Moment) -> None:
         """Go over to another definition in place, where the lease allows it and no run stands in the way."""
         revision = self.revision
         if revision is None or revision.spec is None or revision.effect > Effect.RESTARTED:
@@ -389,6 +388,8 @@ class Job:
         if revision.effect is Effect.RESTARTED and self.run is not None:
             return
         self.revision = None
+        if revision.spec.enabled and not self.spec.enabled:
+            self.begin_here(now)
         self.spec = revision.spec
         self.lease.redefine(self.spec)
         self.ticks.redefine(self.spec)
@@ -424,7 +425,7 @@ class Job:
                 at = min(at, self.restarts.ready_at)
         elif self._may_ask:
             at = self._ask_at(now)
-        if self.run is not None and not (self.run.killed or self.run.stop_why):
+        if self.run is not None and not (self.run.killed or self.run.stop_why or self.run.exited):
             at = min(at, self.fitness.due_at())
             if self.spec.timeout_s is not None:
                 at = min(at, self.run.started.boot + self.spec.timeout_s)

@@ -61,15 +61,19 @@ def told_of_node_job(job: Job, now: Moment) -> list[str]:
     return [state.value, why]
 
 
-def is_well(job: Job, now: Moment) -> bool:
-    """Say whether a job runs and is well, here or as far as is known elsewhere; a service that is done well is, too."""
-    if job.run is not None:
-        return (
-            job.run.pid is not None and not job.run.stop_why and (job.spec.health is None or bool(job.fitness.healthy))
-        )
-    if job.lease.held:
-        return bool(job.done) and job.fault is None
-    return job.lease.memory is not None and now.boot < job.lease.memory.until
+def why_not_well(job: Job, now: Moment) -> str:
+    """Return why a job does not run well, here or as far as is known elsewhere; "" if it does, or is done well."""
+    if job.run is not None and job.run.pid is not None and not job.run.stop_why:
+        return "" if job.spec.health is None or job.fitness.healthy else "is not healthy yet"
+    if job.run is None and job.lease.held and job.restarts.done and job.fault is None:
+        return ""
+    if job.run is None and job.lease.memory is not None and now.boot < job.lease.memory.until:
+        return ""
+    if not job.spec.enabled:
+        return "is disabled in the file"
+    if job.intent is not None and job.intent.want == "stopped":
+        return "is stopped"
+    return "has failed" if job.restarts.over else "does not run yet"
 
 
 def _held(job: Job, now: Moment) -> tuple[State, str, str | None]:
@@ -77,16 +81,18 @@ def _held(job: Job, now: Moment) -> tuple[State, str, str | None]:
     if job.run is not None:
         why = job.run.stuck or job.run.unproven or job.run.stop_why
         state = State.BLOCKED if job.run.unproven else _STATE_OF_STAGE[job.run.stage]
-        return state, why or job.fitness.note, following
+        waits = "what the file says now waits for the end of this run" if job.revision is not None else ""
+        return state, why or job.fitness.note or waits, following
     if job.unwanted:
         return State.STOPPING, job.unwanted, None
     if job.resting(now):
         return State.STOPPING, f"left to another node: {job.restarts.rest_why}", None
     if job.spec.kind is Kind.CRON:
         return State.WAITING, "" if following else "it is never due again", following
-    if job.done:
-        ended_well = job.last is not None and job.last.get("outcome") == "ok"
-        return State.STOPPED if ended_well else State.FAILED, job.done, None
+    if job.restarts.done:
+        if job.last is not None and job.last.get("outcome") == "ok":
+            return State.STOPPED, job.restarts.done, None
+        return State.FAILED, f"{_last_end(job)}; it wants no restart, `orchestrator start` tries again", None
     if job.restarts.given_up:
         keeps = ", it keeps its lease" if job.others else ""
         why = f"{_last_end(job)}; {job.restarts.why}{keeps}, `orchestrator start` tries again"
@@ -94,8 +100,9 @@ def _held(job: Job, now: Moment) -> tuple[State, str, str | None]:
     if job.restarts.ready_at > now.boot:
         ready_utc = now.utc + job.restarts.ready_at - now.boot
         return State.BACKOFF, f"{_last_end(job)}; try {job.restarts.failures + 1} follows", iso_utc(round(ready_utc, 1))
-    awaited = job.waits_for(now)
-    return State.STARTING, f"waits for {awaited} (after)" if awaited else "", None
+    name, why = job.waits_for(now)
+    never = job.restarts.ready_at <= now.boot and why.startswith(("is disabled", "has failed", "is stopped"))
+    return State.BLOCKED if never else State.STARTING, f"waits for {name} (after), which {why}" if name else "", None
 
 
 def _not_held(job: Job, now: Moment) -> tuple[State, str]:

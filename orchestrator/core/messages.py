@@ -162,6 +162,14 @@ class RunChecked:
 
 
 @dataclass(frozen=True, slots=True)
+class RunExited:
+    """The command has ended by itself, and nothing of its tree is left; only its last hook still runs."""
+
+    job: JobName
+    run: RunId
+
+
+@dataclass(frozen=True, slots=True)
 class RunMeasured:
     """How much memory the processes of a run hold together; told of runs whose job has `max_rss`."""
 
@@ -195,6 +203,6 @@ class FileReloaded:
     spec: ClusterSpec
 
 
-RunEvent = RunStarted | RunStuck | RunUnproven | RunEnded | RunChecked | RunMeasured
+RunEvent = RunStarted | RunStuck | RunUnproven | RunExited | RunEnded | RunChecked | RunMeasured
 
 Event = StoreAnswer | RunEvent | Nudged | LeaveOrdered | FileReloaded

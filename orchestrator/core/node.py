@@ -34,7 +34,7 @@ from orchestrator.core.due import Due
 from orchestrator.core.here import Here
 from orchestrator.core.info import Identity
 from orchestrator.core.job import Job
-from orchestrator.core.job_view import is_well, job_view, published_state
+from orchestrator.core.job_view import job_view, published_state, why_not_well
 from orchestrator.core.lease import NEVER, Lease
 from orchestrator.core.messages import Action, Event, FileReloaded, LeaveOrdered, Nudged, QuitNode, Say
 from orchestrator.core.nouns import Bucket, Intent, JobName, Member, Moment, NodeName, Token
@@ -77,7 +77,7 @@ class Node:
         self._vouched = new_cluster
         self._exit_on_failure = exit_on_failure
         self._exit_status = 0
-        self._here = Here(identity.node, identity.incarnation, is_up=self._is_up)
+        self._here = Here(identity.node, identity.incarnation, why_not_up=self._why_not_up)
         self._servers: dict[Bucket, Server] = {}
         self.jobs: dict[JobName, Job] = {}
         # By key: a token that this incarnation ran must never be adopted again, though its job was gone meanwhile
@@ -371,6 +371,7 @@ class Node:
             job = self.jobs.get(change.job)
             if job is None:
                 self.jobs[change.job] = fresh = self._new_job(specs[change.job])
+                fresh.begin_here(now)
                 fresh.order(self._intents.get(change.job))
             else:
                 effect = Effect.MOVED if change.effect is Effect.ADDED else change.effect
@@ -396,6 +397,7 @@ class Node:
                 yield Say("job.removed", {"job": name})
                 continue
             self.jobs[name] = fresh = self._new_job(revision.spec)
+            fresh.begin_here(now, like=job)
             fresh.order(self._intents.get(name))
             self._place()
             yield from self._advance(fresh, now)
@@ -414,10 +416,10 @@ class Node:
 
     # --- the jobs among each other ------------------------------------------------------------------
 
-    def _is_up(self, name: str, now: Moment) -> bool:
-        """Say whether any instance of a job runs and is well, here or as far as is known elsewhere."""
-        instances = [job for job in self.jobs.values() if job.spec.job == name]
-        return not instances or any(is_well(job, now) for job in instances)
+    def _why_not_up(self, name: str, now: Moment) -> str:
+        """Return why no instance of a job runs and is well, here or as far as is known elsewhere; "" if one does."""
+        whys = [why_not_well(job, now) for job in self.jobs.values() if job.spec.job == name]
+        return "" if not all(whys) else next(iter(whys), "")
 
     def _dependents(self, job: Job) -> dict[JobName, Job]:
         """Return the jobs that may have waited for what was just told of this one."""

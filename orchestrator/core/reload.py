@@ -103,7 +103,7 @@ def substance(spec: JobSpec) -> str:
 
 
 _NO_SUBSTANCE = (
-    ONLY_DECIDE | NOT_COMPARED | {"lease", "log", "stop", "reload", "health", "max_rss_bytes", "on_redis_loss"}
+    ONLY_DECIDE | NOT_COMPARED | {"key", "lease", "log", "stop", "reload", "health", "max_rss_bytes", "on_redis_loss"}
 )
 
 
@@ -118,7 +118,13 @@ def _change(old: JobSpec | None, new: JobSpec) -> Change | None:
     top = frozenset(name.partition(".")[0] for name in names) - NOT_COMPARED
     if not top:
         return None  # only the hash over other instances differs
-    return Change(new.name, effect_of(top), {name: pair for name, pair in changed.items() if name not in NOT_COMPARED})
+    scaled = "lease.ttl_s" in changed  # the other numbers follow it, unless the file gives them
+    shown = {
+        _as_in_the_file(name): pair
+        for name, pair in changed.items()
+        if name not in NOT_COMPARED and not (scaled and name.startswith("lease.") and name != "lease.ttl_s")
+    }
+    return Change(new.name, effect_of(top), shown)
 
 
 def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
@@ -135,13 +141,46 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _shown(name: str, value: object) -> str:
+    """Return a value as one writes it in the file."""
     if name.startswith("env."):
         return "-" if value is None else "(not shown)"  # it may be a password
-    if value is None or value == ():
+    if value is None or value in ((), ""):
         return "-"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, tuple):
-        return " ".join(map(str, value))
-    return str(value)
+        return " ".join("=".join(map(str, item)) if isinstance(item, tuple) else str(item) for item in value)
+    if name == "umask":
+        return f"{value:03o}"
+    return f"{value:g}s" if name.endswith("_s") and isinstance(value, float) else str(value)
+
+
+def _as_in_the_file(name: str) -> str:
+    """Return the key of the file that a field comes from."""
+    first, _, rest = name.partition(".")
+    if first == "schedule" or rest in ("healthy_after_s", "max_failures"):
+        return _KEYS[rest]
+    return _KEYS.get(name) or (
+        f"{_KEYS.get(first, first)}.{_KEYS.get(rest, rest)}" if rest else _KEYS.get(first, first)
+    )
+
+
+_KEYS = {
+    "argv": "command",
+    "key": "lease.key",
+    "env_files": "env_file",
+    "max_bytes": "max_size",
+    "max_rss_bytes": "max_rss",
+    "cron": "cron",
+    "timezone": "timezone",
+    "every_s": "every",
+    "healthy_after_s": "healthy_after",
+    "max_failures": "max_failures",
+    "ttl_s": "ttl",
+    **{f"{word}_s": word for word in ("timeout", "misfire_grace", "max_age", "delay", "max_delay", "interval")},
+    **{f"{word}_s": word for word in ("start_period", "heartbeat", "request_timeout", "step_down_grace", "kill_time")},
+    "margin_s": "margin",
+}
 
 
 def runs_are_cut(spec: JobSpec, effect: Effect) -> bool:

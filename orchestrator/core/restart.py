@@ -98,7 +98,7 @@ class Restarts:
     @property
     def why(self) -> str:
         """What is wrong, in one clause."""
-        return f"{self.failures} failures in a row"
+        return f"{self.failures} failure{'s' if self.failures > 1 else ''} in a row"
 
     @property
     def over(self) -> bool:

@@ -42,6 +42,7 @@ class Run:
         grace_s: What the last order to stop allowed; a later order may only shorten it.
         stop_why: Why it is being stopped, "" while it is not.
         killed: SIGKILL was ordered.
+        exited: Its command is over; only a hook still runs, which no time limit of the command concerns.
         unfit: Why it must not go on, None while it may.
         unproven: Why nobody knows whether it still lives, "" while somebody does.
         stuck: What of it cannot be killed, "" if nothing.
@@ -57,6 +58,7 @@ class Run:
     grace_s: float = field(default=float("inf"))
     stop_why: str = ""
     killed: bool = False
+    exited: bool = False
     unfit: Verdict | None = None
     unproven: str = ""
     stuck: str = ""

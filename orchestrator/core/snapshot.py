@@ -266,7 +266,9 @@ def _merged(told: JobView, own: JobView | None, node: str | None) -> JobView:
     if own is None:
         return told
     if own.scope == Scope.NODE:
-        return told if _severity(told.state) < _severity(own.state) else replace(own, why=own.why or told.why)
+        if _severity(told.state) < _severity(own.state):
+            return told
+        return replace(own, why=told.why if told.state == own.state else f"here: {own.why}" if own.why else "")
     if own.holder is not None and own.holder == node and told.holder in (None, node):
         return replace(own, key=told.key, last=told.last or own.last, lease_ms=told.lease_ms or own.lease_ms)
     if told.holder is None and told.state == State.UNHELD.value:

@@ -26,6 +26,7 @@ from orchestrator.core.messages import (
     KillRun,
     RunEnded,
     RunEvent,
+    RunExited,
     RunStarted,
     RunStuck,
     RunUnproven,
@@ -293,6 +294,7 @@ class Runs:
             self._end(run, RunEnded(job, run_id, exit_code, signum, error, cause, elapsed_s, tuple(tail)))
         elif name == wire.LAST_HOOK:
             self._oversight.on_last_hook(run, fields[1])
+            self._deliver(RunExited(job, run_id))
         elif name == wire.CHECKED:
             self._watching.on_checked(run, *fields)
         elif name == wire.HOOK_FAILED:
@@ -314,7 +316,9 @@ class Runs:
     # What goes wrong.
 
     def _on_never_sent(self, run: LiveRun) -> None:
-        self._end(run, run.ended(cause="exit", error=f"no launcher could take it within {_WAIT_LIMIT_S:g} s"))
+        self._end(
+            run, run.ended(cause="exit", error=f"not started within {_WAIT_LIMIT_S:g} s: {self._launching.trouble}")
+        )
 
     def _on_unanswered(self, run: LiveRun) -> None:
         """Give up on a start: whether the launcher carried it out will be known when that launcher is dead."""

@@ -32,6 +32,7 @@ class Launching:
 
     Attributes:
         current: None while none can be started.
+        trouble: What kept the last start that could not be sent from being sent, in one clause.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Launching:
             say: Told what is worth a log line.
         """
         self.current: LauncherProcess | None = None
+        self.trouble = "no launcher could take it"
         self._page_fd = page_fd
         self._errors = errors
         self._pack = pack
@@ -124,8 +126,8 @@ class Launching:
         ):
             try:
                 sent = self._send(self._waiting[0], self.current)
-            except OSError:
-                sent = False  # its buffer is full, or we are out of descriptors: the start's limit runs
+            except OSError as error:  # its buffer is full, or we are out of descriptors: the start's limit runs
+                sent, self.trouble = False, f"{error.strerror or error}"
             if not sent:
                 if self._retry is None:
                     self._retry = self._loop.call_later(_RETRY_S, self._send_again)

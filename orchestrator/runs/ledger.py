@@ -31,6 +31,9 @@ from orchestrator.runs.leftovers import UNKNOWN, Identity, Leftovers, Trace, loo
 COMPACT_AT_BYTES = 1 << 18
 """The file is written anew when it has grown past this, and past four times what it must hold."""
 
+MOST_BYTES = 1 << 23
+"""What is read of a file at most: 4,096 runs are some 2 MB, and it is compacted long before."""
+
 _RETRY_S = 1.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -153,10 +156,7 @@ class Ledger:
 
     def _read(self) -> list[Trace]:
         """Return the runs of this boot that were opened and not closed."""
-        try:
-            lines = self._path.read_bytes().splitlines()
-        except OSError:
-            return []
+        lines = self._newest_bytes().splitlines()
         found: dict[int, Trace] = {}
         for line in lines:
             if line.startswith(b"- "):
@@ -165,6 +165,15 @@ class Ledger:
             elif (trace := self._parse(line)) is not None:
                 found[trace.serial] = trace
         return list(found.values())
+
+    def _newest_bytes(self) -> bytes:
+        """Read the file, of a huge one the end; what is no ordinary file (a FIFO would hold us up) is none of ours."""
+        with contextlib.suppress(OSError):
+            if self._path.is_file():
+                with self._path.open("rb") as file:
+                    file.seek(max(0, file.seek(0, os.SEEK_END) - MOST_BYTES))
+                    return file.read(MOST_BYTES)
+        return b""
 
     def _parse(self, line: bytes) -> Trace | None:
         try:
@@ -176,7 +185,7 @@ class Ledger:
             said["run"], said["serial"], said["since"] = str(said["run"]), int(said["serial"]), int(said["since"])
             said["cgroup"] = said["cgroup"] and str(said["cgroup"])
             return Trace(**said)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
 
     def _line(self, trace: Trace) -> bytes:

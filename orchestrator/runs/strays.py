@@ -69,10 +69,14 @@ def _reap(pid: int) -> None:
 
 
 def identify(pid: int) -> psutil.Process | None:
-    """Return the process as (pid, create time), so that a later one with the same pid is told apart."""
+    """Return the process as (pid, create time), so that a later one with the same pid is told apart.
+
+    None where it cannot be seen: it is gone, or this process has too many open files to look (what it said counts all
+    the same).
+    """
     try:
         return psutil.Process(pid)
-    except psutil.Error:
+    except (psutil.Error, OSError):
         return None
 
 

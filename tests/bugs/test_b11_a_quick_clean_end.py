@@ -42,7 +42,14 @@ pytestmark = pytest.mark.chaos
             0,
             id="never, an expected exit 3",
         ),
-        pytest.param(3, {"restart": "never"}, "failed", "done (exit 3)", 3, id="never, an exit 3 that is a failure"),
+        pytest.param(
+            3,
+            {"restart": "never"},
+            "failed",
+            "exit 3; it wants no restart, `orchestrator start` tries again",
+            3,
+            id="never, an exit 3 that is a failure",
+        ),
     ],
 )
 def test_a_quick_end_is_one_start_and_no_backoff(

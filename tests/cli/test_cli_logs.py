@@ -132,7 +132,8 @@ async def test_a_job_without_a_log_yet_is_said_to_have_none(run: Run) -> None:
     done = await run("logs", "beat")
 
     assert (done.status, done.out) == (1, "")
-    assert done.err == "beat has no log yet: it has written nothing on this machine\n"
+    said = "beat has no log yet: it has written nothing on this machine"
+    assert done.err == f"{said}; no node has kept anything here, unless another --state-dir is meant\n"
 
 
 async def test_there_is_no_such_job(run: Run) -> None:

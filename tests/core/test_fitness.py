@@ -5,7 +5,7 @@ import pytest
 from orchestrator.core.answers import LeaseReleased
 from orchestrator.core.fitness import Fitness
 from orchestrator.core.job import Job
-from orchestrator.core.messages import RunChecked, RunMeasured, RunStarted, StartRun, StopRun
+from orchestrator.core.messages import RunChecked, RunExited, RunMeasured, RunStarted, StartRun, StopRun
 from orchestrator.core.nouns import RunId
 from orchestrator.core.requests import ReleaseLease
 from orchestrator.core.spec import HealthSpec, OnUnhealthy
@@ -110,6 +110,18 @@ def test_an_unhealthy_service_is_stopped_once_and_backs_off() -> None:
     assert running.restarts.failures == 1
     assert running.last is not None
     assert (running.last["outcome"], running.last["error"]) == ("failed", "unhealthy: exit 1")
+
+
+def test_no_limit_of_the_command_cuts_the_hook_that_runs_after_it() -> None:
+    running = started(max_age_s=1.0, health=HealthSpec(tcp="127.0.0.1:1", failures=1))
+    run = run_id(running)
+
+    turn(running, RunExited(JOB, run), boot=1.0)
+
+    assert turn(running, RunChecked(JOB, run, False, "exit 1"), boot=2.0)[1:] == []
+    turn(running, ended(run, exit_code=7), boot=3.0)
+    assert running.last is not None
+    assert (running.last["outcome"], running.last["exit_code"], running.last["error"]) == ("failed", 7, "")
 
 
 def test_a_check_of_an_earlier_run_changes_nothing() -> None:

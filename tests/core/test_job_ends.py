@@ -44,7 +44,7 @@ def test_a_service_that_is_to_run_once_does_not_run_again_because_its_leash_died
 
     turn(running, ended(run_id(running), cause="unproven", exit_code=None), boot=1.0)
 
-    assert running.done == "done (its leash died)"
+    assert running.restarts.done == "done (its leash died)"
 
 
 @pytest.mark.parametrize("cause", ["stop", "killed", "deadline"], ids=lambda cause: f"by {cause}")

@@ -59,7 +59,7 @@ def taken_over(spec: JobSpec, record: Mapping[str, object] | None, *, ordered_ms
     ("spec", "exit_code", "state", "why"),
     [
         (ONCE, 0, "stopped", "done (exit 0)"),
-        (ONCE, 3, "failed", "done (exit 3)"),
+        (ONCE, 3, "failed", "exit 3; it wants no restart, `orchestrator start` tries again"),
         (replace(ONCE, restart=Restart.ON_FAILURE), 0, "stopped", "done (exit 0)"),
         (
             replace(ONCE, restart=Restart.ON_FAILURE, success_exit_codes=frozenset({0, 3})),
@@ -67,7 +67,12 @@ def taken_over(spec: JobSpec, record: Mapping[str, object] | None, *, ordered_ms
             "stopped",
             "done (exit 3, expected)",
         ),
-        (replace(ONCE, restart=Restart.ALWAYS, no_restart_exit_codes=frozenset({64})), 64, "failed", "done (exit 64)"),
+        (
+            replace(ONCE, restart=Restart.ALWAYS, no_restart_exit_codes=frozenset({64})),
+            64,
+            "failed",
+            "exit 64; it wants no restart, `orchestrator start` tries again",
+        ),
     ],
     ids=["never, well", "never, badly", "on failure, well", "on failure, expected", "a code that ends it"],
 )

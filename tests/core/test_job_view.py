@@ -115,7 +115,7 @@ def test_a_service_that_was_given_up_says_how_to_go_on() -> None:
 
     row = viewed(running)
     assert row.state == "failed"
-    assert row.why == "exit 1; 1 failures in a row, `orchestrator start` tries again"
+    assert row.why == "exit 1; 1 failure in a row, `orchestrator start` tries again"
 
 
 def test_a_service_that_is_done_is_stopped() -> None:

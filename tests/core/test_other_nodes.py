@@ -77,7 +77,7 @@ def starts(actions: list[Action]) -> list[str]:
 def test_a_service_starts_after_the_one_it_waits_for() -> None:
     machine = pair()
     assert starts(told(machine)) == ["db"]
-    assert job_view(machine.jobs[JobName("app")], at(0.0)).why == "waits for db (after)"
+    assert job_view(machine.jobs[JobName("app")], at(0.0)).why == "waits for db (after), which does not run yet"
 
     assert starts(told(machine, RunStarted(JobName("db"), run_id(machine.jobs[JobName("db")]), 7), boot=0.1)) == ["app"]
 
@@ -105,7 +105,7 @@ def test_a_service_that_runs_is_not_stopped_when_the_other_goes() -> None:
 def test_a_job_that_another_node_holds_is_taken_for_up() -> None:
     app = service(name=JobName("app"), job="app", key="app", scope=Scope.NODE, after=("beat",))
     machine = joined(node(service(), app))
-    assert job_view(machine.jobs[JobName("app")], at(0.0)).why == "waits for beat (after)"
+    assert job_view(machine.jobs[JobName("app")], at(0.0)).why == "waits for beat (after), which does not run yet"
 
     held = LeaseRefused(JOB, "held", LeaseValue(TOKEN, NodeName("b"), "b1"), 9000, 0, 1.0)
 

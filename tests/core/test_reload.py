@@ -111,8 +111,34 @@ def test_a_changed_field_has_its_effect(name: str, value: object, effect: Effect
     first, *_ = compare(cluster(service()), cluster(other(name, value)))
 
     assert first.effect is effect
-    if effect is not Effect.ADDED:
-        assert {field.partition(".")[0] for field in first.fields} == {name}
+    assert bool(first.fields) is (effect is not Effect.ADDED)
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ({"argv": ("a", "b")}, {"command": ("celery beat", "a b")}),
+        ({"umask": 0o22}, {"umask": ("-", "022")}),
+        ({"limits": (("nofile", 100),)}, {"limits": ("-", "nofile=100")}),
+        ({"stop": StopSpec(timeout_s=3.0)}, {"stop.timeout": ("10s", "3s")}),
+        ({"lease": LeaseTiming.scaled(30.0)}, {"lease.ttl": ("15s", "30s")}),
+        ({"key": "other"}, {"lease.key": ("beat", "other")}),
+        (
+            {"backoff": Backoff(delay_s=9.0, max_failures=3)},
+            {"backoff.delay": ("1s", "9s"), "max_failures": ("-", "3")},
+        ),
+        ({"enabled": False}, {"enabled": ("true", "false")}),
+    ],
+    ids=["command", "umask", "limits", "stop", "ttl", "key", "backoff", "enabled"],
+)
+def test_what_differs_is_shown_in_the_words_of_the_file(
+    change: dict[str, object], shown: dict[str, tuple[str, str]]
+) -> None:
+    ((name, value),) = change.items()
+
+    (found,) = compare(cluster(service()), cluster(other(name, value)))
+
+    assert dict(found.fields) == shown
 
 
 def test_what_only_moved_within_the_file_or_was_commented_is_not_touched() -> None:
@@ -155,7 +181,7 @@ def test_a_job_s_substance_is_what_runs_and_not_how_it_is_watched() -> None:
     differs = {name for name, (value, _) in OTHER.items() if substance(other(name, value)) != substance(service())}
 
     assert differs == {
-        *("name", "job", "kind", "argv", "key", "instance", "schedule", "env", "env_inherit", "env_files", "cwd"),
+        *("name", "job", "kind", "argv", "instance", "schedule", "env", "env_inherit", "env_files", "cwd"),
         *("scope", "on_start", "on_success", "on_failure", "on_step_down"),
         *("user", "group", "umask", "nice", "oom_score_adj", "limits"),
     }
@@ -319,6 +345,28 @@ def test_an_unproven_run_keeps_its_job_and_its_lease_in_the_way() -> None:
         told(machine, LeaseRenewed(JOB, Token(TOKEN), server_ms(boot), False, boot - 0.1), boot=boot)
 
     assert JOB in machine.jobs
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (service(), cron()),
+        (cron(), cron(schedule=ScheduleSpec(every_s=30.0))),
+        (cron(), cron(key="other")),
+        (cron(enabled=False), cron()),
+        (service(name=JobName("another"), job="another", key="beat"), cron(key="beat")),
+    ],
+    ids=["a service becomes a cron", "another schedule", "another lease key", "enabled again", "a new job"],
+)
+def test_an_edited_job_never_fires_for_the_past(before: JobSpec, after: JobSpec) -> None:
+    machine = joined(node(before))
+    told(machine, boot=100.0)
+    reloaded(machine, after, boot=100.0)
+    told(machine, replace(met(100.1), bucket=after.bucket), boot=100.1)
+
+    ask = only(AcquireLease, told(machine, ABSENT, boot=100.2))
+
+    assert server_ms(100.0) <= ask.tick_floor_ms <= server_ms(100.2)
 
 
 def test_the_counts_are_told() -> None:

@@ -274,8 +274,9 @@ def test_a_run_of_an_earlier_boot_is_void(tmp_path: Path, tag: str, run: str, mo
         b'+ {"boot": null}\n',
         b'+ {"boot": "BOOT", "run": "x", "serial": 7, "since": "now"}\n',
         b'+ {"boot": "BOOT", "run": "x", "serial": 7, "since": 0, "leash": [1, 2, 3], "launcher": 0, "leader": {}}\n',
+        b"+ " + b"[" * 200_000 + b"\n",
     ],
-    ids=["nothing", "no text", "other words", "no boot", "no number", "no process"],
+    ids=["nothing", "no text", "other words", "no boot", "no number", "no process", "too deep"],
 )
 def test_a_line_that_means_nothing_is_passed_over(tmp_path: Path, tag: str, run: str, rubbish: bytes) -> None:
     ledger = opened(tmp_path)
@@ -288,6 +289,15 @@ def test_a_line_that_means_nothing_is_passed_over(tmp_path: Path, tag: str, run:
     the_next_start_sweeps(tmp_path)
 
     assert survivors(tag) == []
+
+
+def test_what_is_no_ordinary_file_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "ledger")
+
+    said = the_next_start_sweeps(tmp_path)
+
+    assert [say.event for say in said] == []
+    assert (tmp_path / "ledger").is_file()
 
 
 def test_the_next_start_begins_with_an_empty_file(tmp_path: Path, run: str) -> None:

@@ -8,6 +8,7 @@ import functools
 import os
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -62,6 +63,7 @@ def main(
     """Compare with supervisord: start, stop, idle, memory, pump; without a name all of them."""
     chosen = set(names or (*_LIVES, "pump"))
     _raise_open_files()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))  # what was started is ended then, too
     turns = functools.partial(
         take_turns, trials=trials, supervisord=supervisord or _find_supervisord(), root=Path(directory)
     )

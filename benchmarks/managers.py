@@ -219,10 +219,9 @@ class Orchestrator(Manager):
 
     def close(self) -> None:
         """End the node, then its server."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait(_END_LIMIT_S)
-        if self._server is not None:
-            self._server.kill()
-            self._server.wait()
-        super().close()
+        try:
+            super().close()
+        finally:
+            if self._server is not None:
+                self._server.kill()
+                self._server.wait()

@@ -39,6 +39,9 @@ from orchestrator.errors import OrchestratorError
 LONGEST_SLEEP_S = 10.0
 """The wall clock may be set while we sleep; a schedule must notice within this."""
 
+LONGEST_ANSWER_S = 10.0
+"""The store answers within its request timeout (a second) and a connection; this is far beyond both."""
+
 LATE_TURN_S = 0.5
 """A turn that comes this much later than planned is said: somebody blocks the loop, or the machine is too busy."""
 
@@ -109,7 +112,7 @@ class Shell:
         exit_status: What the process is to end with where there is no problem.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a node, each by its name
         self,
         core: Node,
         *,
@@ -120,6 +123,7 @@ class Shell:
         say: Callable[[Say], None],
         on_turn: Callable[[float], None] = lambda _now_boot: None,
         revive: Callable[[], Awaitable[bool]] | None = None,
+        longest_answer_s: float = LONGEST_ANSWER_S,
     ) -> None:
         """Wire the parts.
 
@@ -131,6 +135,7 @@ class Shell:
             remember: Keeps the tokens of a turn in the state directory; before any run of that turn starts.
             say: Takes a line for people; must never block.
             on_turn: Called once a turn with the boot clock; feeds the watchdog.
+            longest_answer_s: A store that bounds itself answers within this; one that does not is given up.
             revive: Starts the store's server again if it died and is ours to start; says whether it had to.
         """
         self._core = core
@@ -140,6 +145,7 @@ class Shell:
         self._say = say
         self._on_turn = on_turn
         self._revive = revive
+        self._longest_answer_s = longest_answer_s
         self._reviving = asyncio.Lock()
         self._inbox = inbox
         self._tasks: set[asyncio.Task[None]] = set()
@@ -206,11 +212,26 @@ class Shell:
             self._spawn(self._serve(requests))
 
     async def _serve(self, requests: list[StoreRequest]) -> None:
-        answers = await self._store.serve(requests)
+        answers = await self._answers(requests)
         for answer in answers:
             self._inbox.deliver(answer)
         if self._revive is not None and any(isinstance(answer, StoreSilent) for answer in answers):
             await self._revive_store(self._revive)
+
+    async def _answers(self, requests: list[StoreRequest]) -> list[StoreAnswer]:
+        """Ask the store, which bounds itself; where that fails, for whatever reason, a node must not wait for ever.
+
+        What hangs is told to stop and not waited for: it may be the stopping that hangs.
+        """
+        asking = asyncio.ensure_future(self._store.serve(requests))
+        try:
+            await asyncio.wait({asking}, timeout=self._longest_answer_s)
+        finally:
+            if not asking.done():
+                asking.cancel()
+        if asking.done():
+            return asking.result()
+        return [StoreSilent(request, f"no answer within {self._longest_answer_s:g} s") for request in requests]
 
     async def _revive_store(self, revive: Callable[[], Awaitable[bool]]) -> None:
         if self._reviving.locked():

@@ -1,6 +1,7 @@
 """The loop around a core: what it does in a turn, and what it never does."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 
 import pytest
@@ -45,6 +46,18 @@ class BrokenStore(SilentStore):
         raise InvariantError("a bug of ours")
 
 
+class HangingStore(SilentStore):
+    """A store that never comes back, and whose stopping hangs too for a while."""
+
+    async def serve(self, requests: list[StoreRequest]) -> list[StoreAnswer]:
+        """Hang."""
+        self.batches.append(requests)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+        return []
+
+
 class NoRuns:
     """Nothing is started in these tests."""
 
@@ -74,6 +87,7 @@ class Stage:
             say=self.said.append,
             on_turn=self._count,
             revive=revive,
+            longest_answer_s=0.05,
         )
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -106,6 +120,16 @@ async def test_a_silent_store_never_ends_a_node_and_leaving_is_not_held_up_by_it
     assert [say.event for say in stage.said].count("redis.silent") == 1
     assert isinstance(store.batches[-1][-1], LeaveCluster)
     assert stage.shell.problem == ""
+
+
+async def test_a_store_that_hangs_is_given_up_and_leaving_is_not_held_up_by_it() -> None:
+    store = HangingStore()
+    stage = Stage(store)
+    await stage.until(lambda: len(store.batches) >= 2)
+
+    silent = next(say for say in stage.said if say.event == "redis.silent")
+    assert dict(silent.fields) == {"problem": "no answer within 0.05 s"}
+    assert isinstance(store.batches[-1][-1], LeaveCluster)
 
 
 async def test_a_server_that_is_ours_is_started_again_when_it_falls_silent() -> None:

@@ -67,7 +67,12 @@ def kill(path: str) -> bool:
 
     A fork that goes on meanwhile is killed too. What waits in the kernel (state D) dies when it wakes up.
     """
-    return _write(f"{path}/cgroup.kill", b"1")
+    return _is_a_run_s(path) and _write(f"{path}/cgroup.kill", b"1")
+
+
+def _is_a_run_s(path: str) -> bool:
+    """Tell whether a directory is the cgroup of a run: a damaged record may name any, `/` and all below it too."""
+    return path.rpartition("/")[2].startswith(_PREFIX) and bool(read_file(f"{path}/cgroup.events"))
 
 
 def populated(path: str) -> bool:
@@ -87,6 +92,8 @@ def remove(path: str) -> bool:
 
     It cannot be removed while anything lives in it; the caller comes again.
     """
+    if not _is_a_run_s(path):
+        return not os.path.exists(path)  # noqa: PTH110 - pathlib is too heavy for a leash
     if _rmdir(path):
         return True
     for group in reversed(_with_subgroups(path)[1:]):

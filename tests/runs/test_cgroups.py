@@ -122,3 +122,12 @@ def test_the_runs_of_a_main_that_lives_elsewhere_or_nowhere_are_left_over(ours: 
 
         found = cgroups.left_over(str(ours.path))
     assert found == [f"{ours.path}/run-8-4194305", f"{ours.path}/run-9-{os.getpid()}"]
+
+
+def test_what_is_no_cgroup_is_never_removed_nor_anything_below_it(tmp_path: Path) -> None:
+    (tmp_path / "run-1-2" / "empty").mkdir(parents=True)
+
+    assert not cgroups.remove(str(tmp_path))
+    assert not cgroups.remove(str(tmp_path / "run-1-2"))
+
+    assert (tmp_path / "run-1-2" / "empty").is_dir()

@@ -21,6 +21,7 @@ from orchestrator.core.answers import StoreAnswer, StoreSilent
 from orchestrator.core.messages import (
     Action,
     Event,
+    ExpectRuns,
     ExtendRun,
     KillRun,
     Nudged,
@@ -61,6 +62,9 @@ class Runs(Protocol):
 
     def start(self, spec: JobSpec, start: StartRun) -> None:
         """Start a run under a leash."""
+
+    def expect(self, expected: ExpectRuns) -> None:
+        """Make ready for starts that are due soon."""
 
     def extend(self, extend: ExtendRun) -> None:
         """Move its deadlines."""
@@ -194,12 +198,8 @@ class Shell:
             match action:
                 case StartRun():
                     self._runs.start(self._core.jobs[action.job].spec, action)
-                case ExtendRun():
-                    self._runs.extend(action)
-                case StopRun():
-                    self._runs.stop(action)
-                case KillRun():
-                    self._runs.kill(action)
+                case ExtendRun() | StopRun() | KillRun() | ExpectRuns():
+                    self._steer(action)
                 case RememberToken():
                     pass  # all of them at once, above
                 case Say():
@@ -210,6 +210,17 @@ class Shell:
                     requests.append(action)
         if requests:
             self._spawn(self._serve(requests))
+
+    def _steer(self, order: ExtendRun | StopRun | KillRun | ExpectRuns) -> None:
+        match order:
+            case ExtendRun():
+                self._runs.extend(order)
+            case StopRun():
+                self._runs.stop(order)
+            case KillRun():
+                self._runs.kill(order)
+            case ExpectRuns():
+                self._runs.expect(order)
 
     async def _serve(self, requests: list[StoreRequest]) -> None:
         answers = await self._answers(requests)

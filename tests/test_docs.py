@@ -19,10 +19,12 @@ from orchestrator import config, errors
 from orchestrator.cli import orchestrator as command_line
 from orchestrator.core.messages import RunEnded
 from orchestrator.core.nouns import Moment, NodeName, RunId, Token
-from orchestrator.core.run import Reason, Run, child_environment, record_of
+from orchestrator.core.records import record_of
+from orchestrator.core.run import Reason, Run, child_environment
 from orchestrator.core.snapshot import ClusterView, JobView, NodeView, State
-from orchestrator.core.spec import LeaseTiming
+from orchestrator.core.timing import LeaseTiming
 from orchestrator.runs.order import NEVER_INHERITED
+from orchestrator.view.entries import EntryView, HistoryView, OpenView
 from orchestrator.view.lease import LeaseView
 from tests.simulation.mutants import MUTANTS
 
@@ -133,11 +135,19 @@ def said_events() -> dict[str, set[str]]:
     for path in PACKAGE.rglob("*.py"):
         module = ast.parse(path.read_text(encoding="utf-8"))
         for call in ast.walk(module):
-            if isinstance(call, ast.Call) and call.args and isinstance(event := call.args[0], ast.Constant):
+            if isinstance(call, ast.Call) and call.args:
                 of_us = getattr(call.func, "id", getattr(call.func, "attr", "")) in ("Say", "_say")
-                if of_us and EVENT.fullmatch(str(event.value)):
-                    events.setdefault(str(event.value), set()).update(said_fields(call, module))
+                for event in filter(EVENT.fullmatch, texts_of(call.args[0], module) if of_us else ()):
+                    events.setdefault(event, set()).update(said_fields(call, module))
     return events
+
+
+def texts_of(value: ast.expr, module: ast.Module) -> set[str]:
+    """Return the texts that an argument may be: itself, or what its name stands for (`"a.b" if x else "c.d"`)."""
+    if isinstance(value, ast.Constant):
+        return {str(value.value)}
+    walked = [node for assigned in assigned_to(value, module) for node in ast.walk(assigned)]
+    return {str(node.value) for node in walked if isinstance(node, ast.Constant)}
 
 
 def said_fields(call: ast.Call, module: ast.Module) -> set[str]:
@@ -145,11 +155,16 @@ def said_fields(call: ast.Call, module: ast.Module) -> set[str]:
     if isinstance(call.func, ast.Name):
         return keys_in(call.args[1]) if len(call.args) > 1 else set()
     words = {word.arg for word in call.keywords if word.arg}
-    spread = [word.value.id for word in call.keywords if word.arg is None and isinstance(word.value, ast.Name)]
-    for node in ast.walk(module):
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in spread:
-            words |= keys_in(node.value)
+    for word in call.keywords:
+        if word.arg is None:
+            words |= {key for value in assigned_to(word.value, module) for key in keys_in(value)}
     return {"job", *words} - {"level"}
+
+
+def assigned_to(name: ast.expr, module: ast.Module) -> list[ast.expr]:
+    """Return what is assigned to a name anywhere in a module; nothing if it is no name."""
+    assignments = [node for node in ast.walk(module) if isinstance(node, ast.Assign)]
+    return [node.value for node in assignments if getattr(node.targets[0], "id", "") == getattr(name, "id", None)]
 
 
 def keys_in(node: ast.expr) -> set[str]:
@@ -188,7 +203,10 @@ def test_every_command_and_option_on_a_page_exists(page: Path) -> None:
 
 
 def test_the_readme_shows_each_command_that_looks_or_orders() -> None:
-    assert {"up", "validate", "status", "top", "lease", "next", "stop", "start"} <= {name for name, _ in typed(README)}
+    looks = {"validate", "status", "top", "lease", "next", "history", "logs"}
+    orders = {"up", "reload", "stop", "start", "trigger", "pause", "resume"}
+
+    assert looks | orders <= {name for name, _ in typed(README)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -308,6 +326,14 @@ def test_the_shape_of_status_json_is_documented() -> None:
     assert list(shown["nodes"][0]) == names(NodeView)
     assert list(shown["jobs"][0]) == names(JobView)
     assert list(shown["jobs"][0]["last"]) == list(record)
+
+
+def test_the_shape_of_history_json_is_documented() -> None:
+    shown = json.loads(blocks(section(OPERATIONS, "`history --json`"), "json")[0])
+
+    assert list(shown) == names(HistoryView)
+    assert [list(each) for each in shown["open"]] == [names(OpenView)]
+    assert [list(each) for each in shown["runs"]] == [names(EntryView)]
 
 
 def test_the_shape_of_lease_json_is_documented() -> None:

@@ -3,14 +3,16 @@
     __init__    the group, and how every command ends        options   which cluster a command means, as typed
     target      finds that cluster                           picture   Redis and the local node, side by side
     status      status                                       lease     lease
-    top         top (`terminal` owns keys and screen)        orders    stop, start (`waiting` sees to the end)
+    top         top (`terminal` owns keys and screen)        history   history
     schedule    next                                         file      validate, schema
     logs        logs (`log_places`: where they are,          screen    what `up` shows
                 `log_file`: how they are read)
-    about       version, completion                          up        up
-    reload      reload (`reloading` is the node's side)
+    orders      stop, start, pause, resume                   trigger   trigger (`asked_tick`: may that tick run?
+                (`waiting`: are they carried out?)                     `triggered`: what became of it?)
+    ordering    what every order needs                       up        up
+    about       version, completion                          reload    reload (`reloading` is the node's side)
     names       job names as typed                           talk      stdout and stderr
-    suggestion  did you mean ...?                    streams   stdin, stdout and stderr, if the shell left them
+    suggestion  did you mean ...?                            streams   stdin, stdout and stderr, if the shell left them
 
 Rules:
 1. stdout is data, stderr is talk. A command returns its exit status; `errors.py` has the list.
@@ -56,12 +58,16 @@ _SECTIONS: dict[str, dict[str, _Lazy]] = {
         "top": _Lazy("top", "Watch every job live; q quits."),
         "lease": _Lazy("lease", "Show who holds which lease, under which token, for how long."),
         "logs": _Lazy("logs", "Show what jobs have written; -f goes on with it."),
+        "history": _Lazy("history", "Show how the runs of a job ended, and what became of its ticks."),
         "next": _Lazy("schedule", "Show when a cron job is due next.", "next_ticks"),
     },
     "Order": {
         "reload": _Lazy("reload", "Take over a changed jobs.yaml, or tell a job to reload."),
         "stop": _Lazy("orders", "Stop jobs, wherever they run, until they are started again."),
         "start": _Lazy("orders", "Start jobs that were stopped or have failed."),
+        "pause": _Lazy("orders", "Let the ticks of cron jobs pass until they are resumed."),
+        "resume": _Lazy("orders", "Let paused cron jobs run at their ticks again."),
+        "trigger": _Lazy("trigger", "Run a cron job once, now, on the node that holds it."),
     },
     "Set up": {
         "schema": _Lazy("file", "Print the JSON Schema of jobs.yaml, for editors."),

@@ -69,6 +69,8 @@ def _when(job: JobSpec, now_utc: float) -> str:
         return "disabled"
     if job.schedule is None:
         return f"restart {job.restart.value}"
+    if job.schedule.after:
+        return f"after each success of {job.schedule.after}"
     schedule = Schedule(job.schedule, name=job.job)
     tick = schedule.next_after(now_utc)
     return "never due again" if tick is None else f"next {schedule.describe(tick)}"

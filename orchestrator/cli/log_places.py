@@ -12,7 +12,7 @@ from orchestrator.cli.options import Asked
 from orchestrator.cli.target import NODE_PATIENCE_S, LocalNode, Target
 from orchestrator.core.nouns import JobName
 from orchestrator.core.snapshot import JobView
-from orchestrator.core.spec import JobSpec, Scope
+from orchestrator.core.spec import JobSpec, Overlap, Scope
 from orchestrator.errors import UsageError
 from orchestrator.runs import order
 
@@ -51,8 +51,10 @@ class Output:
     row: JobView | None
     directories: Mapping[str, Path]
 
-    def logs(self, *, stderr: bool) -> list[Path]:
+    def logs(self, *, stderr: bool) -> list[tuple[str, Path]]:
         """Return where its log may be on this machine, what was written last first; nothing need be there.
+
+        Each with the name that its lines bear: runs that are alive at once (`overlap: allow`) have a log each.
 
         Raises:
             UsageError: Its stderr is to be shown, and has no log of its own.
@@ -64,8 +66,14 @@ class Output:
             raise UsageError(f"the stderr of {self.name} goes where its stdout goes; show it without --err")
         # A log that the file names is where it is, whether or not any state directory is known.
         directories = [*self.directories.values(), *([Path()] if self.spec.log.file else [])]
-        wanted = {path for each in directories if (path := place(each, self.spec))}
-        return sorted(sorted(wanted), key=_written_at, reverse=True)
+        lanes = range(self.spec.max_instances if self.spec.overlap is Overlap.ALLOW else 1)
+        wanted = {
+            path: f"{self.name}~{lane}" if lane else self.name
+            for lane in reversed(lanes)  # where all lead to one place it bears the plain name
+            for each in directories
+            if (path := place(each, self.spec, lane))
+        }
+        return [(wanted[path], path) for path in sorted(sorted(wanted), key=_written_at, reverse=True)]
 
     @property
     def elsewhere(self) -> str:

@@ -40,7 +40,8 @@ def logs(jobs: tuple[str, ...], *, follow: bool, lines: int, stderr: bool, asked
     and stderr says where its log is.
 
     On a terminal nothing in the output can move the cursor; a pipe gets the bytes as they were written.
-    `worker` means all its instances; of several each line bears the name.
+    `worker` means all its instances; of several each line bears the name. Runs that are alive at once
+    (`overlap: allow`) have a log each: the one that was written last is shown, and -f goes on with all of them.
 
     Exit status: 0 shown, 1 there is nothing to show, 4 no such job, 69 nothing here and Redis does not answer.
     """
@@ -48,10 +49,10 @@ def logs(jobs: tuple[str, ...], *, follow: bool, lines: int, stderr: bool, asked
     shown: list[_Shown] = []
     seen = False
     for output in outputs:
-        prefix = f"{output.name} | " if len(outputs) > 1 else ""
-        opened = _opened(output, prefix, stderr=stderr, follow=follow)
+        several = len(outputs) > 1
+        opened = _opened(output, several=several, stderr=stderr, follow=follow)
         if not opened:
-            seen |= _show_last_words(output, prefix)
+            seen |= _show_last_words(output, f"{output.name} | " if several else "")
             continue
         seen = True
         opened[0].begin(lines)
@@ -144,18 +145,19 @@ def _outputs(
     return outputs, unreachable
 
 
-def _opened(output: log_places.Output, prefix: str, *, stderr: bool, follow: bool) -> list[_Shown]:
+def _opened(output: log_places.Output, *, several: bool, stderr: bool, follow: bool) -> list[_Shown]:
     """Open the log of a job on this machine; none if it is elsewhere, or not there yet and not to be followed.
 
-    Of the logs of several nodes here the first was written last; the others are followed only.
+    Of the logs of several nodes, or of several runs at once, the first was written last; the others are followed only.
     """
     places = [] if output.elsewhere else output.logs(stderr=stderr)
-    there = any(path.exists() for path in places)
+    there = any(path.exists() for _, path in places)
     if not follow:
-        return [_Shown(prefix, path) for path in places[:1] if there]
+        return [_Shown(f"{name} | " if several else "", path) for name, path in places[:1] if there]
     if places and not there:
         talk.tell(f"{output.why_not_here()}; waiting for it")
-    opened = [_Shown(prefix, path) for path in places]
+    several = several or len({name for name, _ in places}) > 1
+    opened = [_Shown(f"{name} | " if several else "", path) for name, path in places]
     for each in opened[1:]:
         each.begin_at_end()
     return opened

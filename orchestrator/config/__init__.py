@@ -95,6 +95,7 @@ def _parsed(text: str, name: str, environ: Mapping[str, str], source: Path | Non
         redis=file.redis,
         node=file.node.name,
         node_tags=file.node.tags,
+        max_running=file.node.max_running,
         source=str(source) if source else "",
     )
 

@@ -100,6 +100,11 @@ class Document:
         mark = mark or self.values.get(known)
         return Complaint(_at(mark) if mark else Place(1, 1), shown(path), what)
 
+    def source(self, job: Path, key: str) -> Path:
+        """Return where a job's value was written that may come from `defaults`."""
+        own = (*job, key)
+        return own if own in self.values or ("defaults", key) not in self.values else ("defaults", key)
+
     def render(self, complaint: Complaint) -> str:
         """Return `file:line:col: path: what`, the source line and a caret below the place.
 

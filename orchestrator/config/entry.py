@@ -17,9 +17,10 @@ AnyScalar = str | int | float | bool
 AnyCommand = AnyScalar | list[AnyScalar]
 _DurationText = Annotated[str, Field(pattern=values.DURATION_PATTERN, examples=["500ms", "15s", "2m", "1h30m"])]
 _SizeText = Annotated[str, Field(pattern=values.SIZE_PATTERN, examples=["10MB", "512KiB"])]
+_InstantText = Annotated[str, Field(pattern=values.INSTANT_PATTERN, examples=["2026-12-24T18:00", "2026-12-24T18:00Z"])]
 _UmaskText = Annotated[str, Field(pattern=process_values.UMASK_PATTERN, examples=["027"])]
 _AS_DURATION = PlainSerializer(values.written, return_type=str, when_used="json")
-_AS_SIZE = PlainSerializer(values.written_size, return_type=str, when_used="json")
+AS_SIZE = PlainSerializer(values.written_size, return_type=str, when_used="json")
 
 
 class Entry(BaseModel):
@@ -73,17 +74,23 @@ def number(at_least: float, at_most: float) -> BeforeValidator:
     )
 
 
+def size_between(at_least: int, at_most: int) -> BeforeValidator:
+    """Return the reader of sizes between two bounds, in bytes."""
+    return BeforeValidator(values.size_between(at_least, at_most), json_schema_input_type=_SizeText)
+
+
 Duration = Annotated[float, duration(0.001), _AS_DURATION]
 DurationOrZero = Annotated[float, duration(0.0), _AS_DURATION]
 Tenths = Annotated[float, duration(0.1), _AS_DURATION]
 Seconds = Annotated[float, duration(1.0), _AS_DURATION]
-Size = Annotated[int, BeforeValidator(values.size, json_schema_input_type=_SizeText), _AS_SIZE]
+Size = Annotated[int, BeforeValidator(values.size, json_schema_input_type=_SizeText), AS_SIZE]
 Flag = Annotated[bool, BeforeValidator(values.flag, json_schema_input_type=bool)]
 Text = Annotated[str, BeforeValidator(values.text, json_schema_input_type=str)]
 ExpandedText = Annotated[str, BeforeValidator(values.expanded, json_schema_input_type=AnyScalar)]
 Name = Annotated[
     str, BeforeValidator(values.name, json_schema_input_type=Annotated[str, Field(pattern=values.NAME_PATTERN)])
 ]
+Instant = Annotated[str, BeforeValidator(values.instant, json_schema_input_type=_InstantText)]
 Zone = Annotated[str, BeforeValidator(values.zone, json_schema_input_type=str)]
 ExpandedName = Annotated[str, BeforeValidator(values.expanded_name, json_schema_input_type=str)]
 ExpandedPath = Annotated[str | None, BeforeValidator(values.expanded_path, json_schema_input_type=str)]

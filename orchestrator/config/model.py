@@ -25,6 +25,7 @@ from orchestrator.config.entry import (
     ExpandedPaths,
     ExpandedText,
     Flag,
+    Instant,
     Name,
     RedisUrl,
     Seconds,
@@ -34,8 +35,21 @@ from orchestrator.config.entry import (
     Zone,
     whole,
 )
-from orchestrator.config.sections import Backoff, Health, HookInShort, JobLease, Lease, Limits, Log, Reload, Stop
-from orchestrator.core.spec import OnCrashLoop, OnRedisLoss, OnUnhealthy, Restart, Scope
+from orchestrator.config.sections import (
+    Backoff,
+    Health,
+    History,
+    HookInShort,
+    JobLease,
+    Lease,
+    Limits,
+    Log,
+    Reload,
+    Retries,
+    RetriesInShort,
+    Stop,
+)
+from orchestrator.core.spec import Dst, Misfire, OnCrashLoop, OnLost, OnRedisLoss, OnUnhealthy, Overlap, Restart, Scope
 
 IN_A_WORD, A_LOG = BRANCHES = ("(in a word)", "(a log)")
 """What pydantic puts into the location of an error below `log`, which no key of a file may be mistaken for."""
@@ -46,13 +60,40 @@ class JobDefaults(Entry):
 
     PLANNED: ClassVar[frozenset[str]] = frozenset(
         {
-            *("at", "nodes", "rebalance", "wait_replicas", "on_lost", "misfire", "overlap", "max_instances", "retries"),
-            *("jitter", "dst", "not_before", "not_after", "pause_after_failures", "notify"),
+            *("nodes", "rebalance", "wait_replicas", "notify"),
         }
     )
 
     timezone: Zone = "UTC"
-    """Cron: IANA name of the zone that `cron` is read in. Never the host's."""
+    """Cron: IANA name of the zone whose clocks `cron`, `at`, `not_before` and `not_after` mean. Never the host's."""
+    dst: Dst = Dst.CRON
+    """Cron: how `cron` is read where the clocks are changed. `cron`: a job of a fixed time is neither lost nor run
+    twice, one with `*` follows the clock. `literal`: every job runs whenever the clock shows its time, be it twice or
+    not at all."""
+    jitter: DurationOrZero = 0.0
+    """Cron: it starts so much later at most than its tick: by a share that is drawn from the job's name, always the
+    same and the same on all nodes. Shorter than the shortest time between two ticks."""
+    not_before: Instant | None = None
+    """Cron: it does not run for ticks before this instant, written as in `at`."""
+    not_after: Instant | None = None
+    """Cron: it does not run for ticks after this instant, written as in `at`."""
+    misfire: Misfire = Misfire.ONCE
+    """Cron: what becomes of ticks that are found late, because nobody held the lease or the job was held up: the
+    newest runs (`once`), none that is later than a ttl (`skip`), or each, the oldest first (`all`)."""
+    overlap: Overlap = Overlap.SKIP
+    """Cron: what becomes of a tick while a run of its job goes on: it does not run (`skip`), it waits for the end, then
+    `misfire` decides (`queue`), the run is stopped for it (`replace`), or both run (`allow`)."""
+    max_instances: Annotated[int, whole(1, 1000)] = 10
+    """Cron, with `overlap: allow`: how many of its runs go on at once; a further tick does not run."""
+    on_lost: OnLost = OnLost.SKIP
+    """Cron: what becomes of a tick whose run was lost with its node: nothing more (`skip`), or it runs once more
+    (`rerun`), under a new token."""
+    retries: RetriesInShort = Retries()
+    """Cron: how a run that failed is tried again. Default: it is not."""
+    pause_after_failures: Annotated[int, whole(1, 1_000_000)] | None = None
+    """Cron: after so many failed ticks in a row the job is paused until it is resumed. Default: never."""
+    history: History = History()
+    """How much of its past is kept in Redis."""
     restart: Restart = Restart.ALWAYS
     """Service: when it is started again after it ended. `never`: it runs once, whichever
     node and however often nodes are restarted; an order to start it, or another command, lets it run once more."""
@@ -146,7 +187,10 @@ class JobDefaults(Entry):
 
 
 class Job(JobDefaults):
-    """One job: a service, which runs all the time, or with `cron` or `every` one that runs at instants."""
+    """One job: a service, which runs all the time, or a cron, which runs at instants.
+
+    `cron`, `every` or `at` makes it a cron, and so does `after` if it names one cron job and nothing else.
+    """
 
     command: Command
     """What runs. A list is executed as it stands; a text goes to `/bin/sh -c` as it stands: no variable of this file
@@ -155,10 +199,14 @@ class Job(JobDefaults):
     """When it runs: five fields (minute hour day month weekday), six with seconds first, or `@daily` and the like."""
     every: Seconds | None = None
     """How often it runs, counted from 1970 and not from any start. At least 1s."""
+    at: Instant | None = None
+    """When it runs, once: `2026-12-24T18:00` on the clocks of `timezone`, `2026-12-24` for its midnight, or with `Z` or
+    an offset such as `+01:00`."""
     instances: Annotated[int, whole(1, 1000)] = 1
     """How many of it run in the cluster, each under a lease of its own: `name`, `name.1`, `name.2` ..."""
     after: tuple[Name, ...] = ()
-    """Service: names of jobs that must run before it is started."""
+    """Service: names of jobs that must run before it is started. If it names one cron job alone, this job is a cron as
+    well: it runs after each success of that one."""
     lease: JobLease = JobLease()
     """The numbers of the lease, and its key."""
 
@@ -166,12 +214,15 @@ class Job(JobDefaults):
 class Node(Entry):
     """The node that loads the file."""
 
-    PLANNED: ClassVar[frozenset[str]] = frozenset({"max_jobs", "max_running", "weight"})
+    PLANNED: ClassVar[frozenset[str]] = frozenset({"max_jobs", "weight"})
 
     name: ExpandedName | None = None
     """Its name in the cluster. Default: the host name; `--node` and `ORCHESTRATOR_NODE` win."""
     tags: tuple[Name, ...] = ()
     """What it is or has."""
+    max_running: Annotated[int, whole(1, 1_000_000)] | None = None
+    """How many runs of crons it has at once; what is due beyond that waits for one of them to end. Default: no limit.
+    """
 
 
 class File(Entry):

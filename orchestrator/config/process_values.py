@@ -48,6 +48,11 @@ def hook(value: object) -> object:
     return value if isinstance(value, dict) else {"command": value}
 
 
+def retries(value: object) -> object:
+    """Read the short form of retries, which is how many there are."""
+    return value if isinstance(value, dict) else {"count": value}
+
+
 def stop_signal(value: object) -> str:
     """Read the name of a signal that asks a process to end; return it with its `SIG`."""
     full = _signal(value, "SIGTERM, SIGINT or SIGHUP")

@@ -16,7 +16,7 @@ from typing import Any
 from orchestrator.config import process_values, values
 from orchestrator.config.entry import Entry
 from orchestrator.config.model import File, Job, Node
-from orchestrator.config.sections import Backoff, Health, Hook, JobLease, Limits, Log, Reload, Stop
+from orchestrator.config.sections import Backoff, Health, History, Hook, JobLease, Limits, Log, Reload, Retries, Stop
 
 Schema = dict[str, Any]
 """A piece of JSON Schema."""
@@ -29,19 +29,25 @@ SECTIONS: tuple[tuple[str, type[Entry]], ...] = (
     ("`stop`", Stop),
     ("`reload`", Reload),
     ("`backoff`", Backoff),
+    ("`retries`", Retries),
+    ("`history`", History),
     ("`health`", Health),
     ("Hooks", Hook),
     ("`limits`", Limits),
     ("`log`", Log),
 )
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("What runs, and when", ("command", "cron", "every", "timezone", "misfire_grace", "timeout", "enabled", "tags")),
-    ("Where, and in which order", ("scope", "instances", "lease", "on_redis_loss", "after", "priority")),
+    ("What runs, and when", ("command", "cron", "every", "at", "after", "timezone", "timeout", "enabled", "tags")),
+    (
+        "Which of its ticks run",
+        ("not_before", "not_after", "dst", "jitter", "misfire", "misfire_grace", "overlap", "max_instances"),
+    ),
+    ("Where, and in which order", ("scope", "instances", "lease", "on_redis_loss", "priority")),
     (
         "When it has ended",
         (
             *("restart", "success_exit_codes", "no_restart_exit_codes", "backoff", "healthy_after", "max_failures"),
-            "on_crash_loop",
+            *("on_crash_loop", "retries", "pause_after_failures", "on_lost", "history"),
         ),
     ),
     ("While it runs", ("health", "on_unhealthy", "max_age", "max_rss", "reload", "stop")),
@@ -55,6 +61,7 @@ _PATTERNS = {
     values.DURATION_PATTERN: "duration",
     values.SIZE_PATTERN: "size",
     values.NAME_PATTERN: "name",
+    values.INSTANT_PATTERN: "instant",
     process_values.UMASK_PATTERN: "octal digits",
 }
 _TRUTH = "`true` \\| `false`"

@@ -1,18 +1,15 @@
 """What is wrong between the keys of a file whose single values are sound.
 
-Knows how keys depend on each other; must never know how a value is written. The rules:
+Knows how keys depend on each other; must never know how a value is written, nor when a job runs: `schedules.py`
+does. The rules:
 
-1. `cron` or `every` makes a job a cron, else it is a service; both are refused, since two schedules are two jobs.
-2. A key that means nothing for its job is refused in the job and left aside in `defaults`: nothing that was
-   written for one job stays silently without effect.
-3. The numbers of a lease leave room for a step-down (`LeaseTiming.problem`), or it would run out under a run.
-4. Of keys that exclude each other (`Entry.ONE_OF`) there is one, or it would be chance which one counts.
-5. What a service waits for (`after`) exists, is a service and does not wait for it in turn.
-6. No two instances share a name, a lease key or a log file; with a shared key one of them would never run.
+1. The numbers of a lease leave room for a step-down (`LeaseTiming.problem`), or it would run out under a run.
+2. Of keys that exclude each other (`Entry.ONE_OF`) there is one, or it would be chance which one counts.
+3. What a service waits for (`after`) exists, is a service and does not wait for it in turn.
+4. No two instances share a name, a lease key or a log file; with a shared key one of them would never run.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Collection, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import PurePath
 
@@ -20,73 +17,47 @@ from orchestrator.config.document import Complaint, Document
 from orchestrator.config.document import Path as KeyPath
 from orchestrator.config.entry import Entry
 from orchestrator.config.model import Job, JobDefaults
-from orchestrator.config.specs import is_cron, schedule_of, timing_of
+from orchestrator.config.schedules import own_kind
+from orchestrator.config.specs import timing_of
 from orchestrator.config.values import listed, meant
-from orchestrator.core.schedule import parse_problem
 from orchestrator.core.spec import JobSpec, OnUnhealthy, Scope
 
-ONLY_SERVICE = (
-    *("restart", "no_restart_exit_codes", "backoff", "healthy_after", "max_failures", "on_crash_loop"),
-    *("max_age", "max_rss", "health", "on_unhealthy", "reload", "after"),
-)
-ONLY_CRON = ("timeout", "misfire_grace", "timezone")
-ONLY_LEASED = ("instances", "lease", "on_redis_loss", "on_crash_loop")
-"""What means nothing where every node runs one, without a lease."""
 MAX_CIRCLES = 50
 """Complaints about circles of `after`; each costs a look at all jobs."""
 
 
-def meaningless(job: Job, scope: Scope) -> Mapping[str, str]:
-    """Return the keys that mean nothing for a job with this scope, each with why and what to do."""
-    return _meaningless(scope, is_cron(job), job.cron is not None)
+def problems(name: str, own: Job, job: Job, aside: Mapping[str, str], document: Document) -> Iterator[Complaint]:
+    """Yield what is wrong between the keys of one job.
 
-
-@lru_cache(maxsize=8)
-def _meaningless(scope: Scope, is_cron: bool, has_expression: bool) -> Mapping[str, str]:
-    aside: dict[str, str] = {}
-    if is_cron:
-        aside |= dict.fromkeys(ONLY_SERVICE, "means nothing for a cron job; remove it")
-        aside["after"] = "planned for cron jobs, not in this version; remove it"
-        if not has_expression:
-            aside["timezone"] = "means nothing with `every`; remove it"
-    else:
-        aside |= dict.fromkeys(ONLY_CRON, "means nothing without `cron` or `every`; remove it")
-    if scope is Scope.NODE:
-        aside |= dict.fromkeys(ONLY_LEASED, "means nothing with `scope: node`, without a lease; remove it")
-    return aside
-
-
-def problems(name: str, own: Job, job: Job, document: Document) -> Iterator[Complaint]:
-    """Yield what is wrong between the keys of one job: `own` as it is written, `job` with its defaults."""
+    Args:
+        name: Of the job.
+        own: As it is written.
+        job: With its defaults.
+        aside: Which keys mean nothing for it, and why.
+        document: For the places.
+    """
     here: KeyPath = ("jobs", name)
-    if job.cron is not None and job.every is not None:
-        yield document.complaint((*here, "every"), "`cron` and `every` exclude each other; make two jobs", at_key=True)
-    aside = meaningless(own, job.scope)
     for key in own.model_fields_set & aside.keys():
         yield document.complaint((*here, key), aside[key], at_key=True)
-    if job.cron is not None and (problem := parse_problem(schedule_of(job), name=name)):
-        yield document.complaint((*here, "cron"), problem)
     if problem := timing_of(job.lease).problem():
-        yield document.complaint(_source(document, here, "lease"), problem)
-    if job.backoff.delay > job.backoff.max_delay:
-        yield document.complaint(_source(document, here, "backoff"), "`delay` must not be longer than `max_delay`")
+        yield document.complaint(document.source(here, "lease"), problem)
+    for key, waits in (("backoff", job.backoff), ("retries", job.retries)):
+        if waits.delay > waits.max_delay:
+            yield document.complaint(document.source(here, key), "`delay` must not be longer than `max_delay`")
+    if "retries" in own.model_fields_set and "count" not in job.retries.model_fields_set:
+        yield document.complaint(
+            (*here, "retries"), "must have `count`, which is how often it is tried again", at_key=True
+        )
     for key in ("reload", "health"):
         written, merged = getattr(own, key), getattr(job, key)
         yield from _excluding((*here, key), written, document)
         if written is not None and not said(merged):
             yield document.complaint((*here, key), f"must have one of {listed(merged.ONE_OF)}", at_key=True)
-    yield from _health_problems(here, own, job, document)
-
-
-def _source(document: Document, job: KeyPath, key: str) -> KeyPath:
-    """Return where a value that may come from `defaults` was written."""
-    own = (*job, key)
-    return own if own in document.values or ("defaults", key) not in document.values else ("defaults", key)
+    if "on_unhealthy" in own.model_fields_set and "on_unhealthy" not in aside:
+        yield from _health_problems(here, own, job, document)
 
 
 def _health_problems(here: KeyPath, own: Job, job: Job, document: Document) -> Iterator[Complaint]:
-    if "on_unhealthy" not in own.model_fields_set or is_cron(own):
-        return
     if not said(job.health):
         yield document.complaint((*here, "on_unhealthy"), "means nothing without `health`; remove it", at_key=True)
     elif own.on_unhealthy is OnUnhealthy.RELEASE and job.scope is Scope.NODE:
@@ -111,14 +82,15 @@ def _excluding(here: KeyPath, entry: Entry | None, document: Document) -> Iterat
         yield document.complaint((*here, keys[-1]), what, at_key=True)
 
 
-def dependencies(jobs: Mapping[str, Job], document: Document) -> Iterator[Complaint]:
-    """Yield what is wrong with what services wait for."""
+def dependencies(jobs: Mapping[str, Job], followers: Collection[str], document: Document) -> Iterator[Complaint]:
+    """Yield what is wrong with what services wait for; `followers` are crons that run after another one."""
     graph: dict[str, list[str]] = {}
+    crons = {name for name, job in jobs.items() if name in followers or own_kind(job)}
     for name, job in jobs.items():
-        if is_cron(job):  # its `after` is refused already
+        if name in crons:  # its `after` means something else, or is refused already
             continue
         for at, other in enumerate(job.after):
-            if problem := _dependency_problem(name, other, jobs, document):
+            if problem := _dependency_problem(name, other, jobs, crons, document):
                 yield document.complaint(("jobs", name, "after", at), problem)
             else:
                 graph.setdefault(name, []).append(other)
@@ -136,13 +108,15 @@ def dependencies(jobs: Mapping[str, Job], document: Document) -> Iterator[Compla
             return
 
 
-def _dependency_problem(name: str, other: str, jobs: Mapping[str, Job], document: Document) -> str:
+def _dependency_problem(
+    name: str, other: str, jobs: Mapping[str, Job], crons: Collection[str], document: Document
+) -> str:
     if other == name:
         return "is the job itself, which would wait for ever; remove it"
     if ("jobs", other) not in document.keys:
         return f"no such job{meant(other, jobs) or '; name one of this file'}"
-    if other in jobs and is_cron(jobs[other]):
-        return f"`{other}` is a cron job, and runs only at instants; name a service"
+    if other in crons:
+        return f"`{other}` is a cron job, for which no service waits; name services, or it alone to run after it"
     return ""
 
 

@@ -4,9 +4,9 @@ Knows in which order that is done; must never read YAML, a file or a clock. The 
 
 1. A job's own key wins over `defaults`; mappings are merged key by key, as people know it from compose files.
    Of keys that exclude each other a job's own takes the place of another one's in `defaults`.
-2. A key of `defaults` that means nothing for a job (`relations.meaningless`) is left aside, so that it changes
+2. A key of `defaults` that means nothing for a job (`schedules.meaningless`) is left aside, so that it changes
    neither what the job is nor its `definition`. In the job itself it is refused.
-3. What contradicts what is said in `relations.py`, for all jobs together.
+3. What contradicts what is said in `relations.py` and `schedules.py`, for all jobs together.
 4. The specs stand in the order in which they are started: by priority, then as in the file.
 """
 
@@ -18,7 +18,8 @@ from typing import TypeVar
 from orchestrator.config.document import Complaint, Document
 from orchestrator.config.entry import Entry
 from orchestrator.config.model import Job, JobDefaults
-from orchestrator.config.relations import collisions, default_problems, dependencies, meaningless, problems
+from orchestrator.config.relations import collisions, default_problems, dependencies, problems
+from orchestrator.config.schedules import followers, following_problems, meaningless, nature_of, schedule_problems
 from orchestrator.config.specs import specs_of
 from orchestrator.core.spec import JobSpec
 
@@ -42,13 +43,19 @@ def resolve(jobs: Mapping[str, Job], defaults: JobDefaults, document: Document, 
         document: For the places of complaints.
         directory: What paths are relative to; absolute.
     """
-    complaints = [*default_problems(defaults, document), *dependencies(jobs, document)]
+    following = followers(jobs, document)
+    complaints = [*default_problems(defaults, document), *dependencies(jobs, following, document)]
     specs: list[JobSpec] = []
+    merged: dict[str, Job] = {}
     for name, own in jobs.items():
-        scope = own.scope if "scope" in own.model_fields_set else defaults.scope
-        job = merge(defaults, own, meaningless(own, scope))
-        complaints += problems(name, own, job, document)
-        specs += specs_of(name, job, directory)
+        follows = following.get(name, "")
+        aside = meaningless(nature_of(own, defaults, follows=follows))
+        job = merged[name] = merge(defaults, own, aside)
+        complaints += problems(name, own, job, aside, document)
+        complaints += schedule_problems(name, own, job, document)
+        specs += specs_of(name, job, directory, follows=follows)
+    for name, other in following.items():
+        complaints += following_problems(name, other, merged, document)
     complaints += collisions(specs, document)
     # A mistake in `defaults` shows once, not once a job.
     return Resolved(tuple(sorted(specs, key=_priority)), tuple(dict.fromkeys(complaints)))

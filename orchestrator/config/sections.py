@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from orchestrator.config import process_values
 from orchestrator.config.entry import (
+    AS_SIZE,
     AnyCommand,
     Command,
     CountLimit,
@@ -28,9 +29,10 @@ from orchestrator.config.entry import (
     TimeLimit,
     duration,
     number,
+    size_between,
     whole,
 )
-from orchestrator.core.spec import LeaseTiming
+from orchestrator.core.timing import LeaseTiming
 
 
 class Lease(Entry):
@@ -96,6 +98,32 @@ class Backoff(Entry):
     """How much longer after each further one."""
     max_delay: Tenths = 60.0
     """Never longer than this."""
+
+
+class Retries(Entry):
+    """How a run of a cron that failed is tried again, on whichever node holds the lease then.
+
+    Written as the number alone, or as a mapping. They are attempts at one tick: what counts as failed is only the last
+    of them, and the wait between two of them counts as running (see `overlap`).
+    """
+
+    count: Annotated[int, whole(0, 1000)] = 0
+    """How often, after the first attempt."""
+    delay: DurationOrZero = 30.0
+    """How long after the first failure."""
+    backoff: Annotated[float, number(1.0, 100.0)] = 2.0
+    """How much longer after each further one."""
+    max_delay: DurationOrZero = 600.0
+    """Never longer than this."""
+
+
+class History(Entry):
+    """How much of a job's past is kept in Redis; the older goes first. Its counts of ticks go on."""
+
+    runs: Annotated[int, whole(1, 10_000)] = 100
+    """Entries at most: runs, and ticks that did not run."""
+    max_size: Annotated[int, size_between(4096, 2**24), AS_SIZE] = 65_536
+    """Of all entries together, last lines of output included."""
 
 
 class Health(Entry):
@@ -184,4 +212,8 @@ class Log(Entry):
     """Whether each line begins with the instant at which it was read, such as `2026-11-30T13:07:20.123Z`."""
 
 
+RetriesInShort = Annotated[
+    Retries,
+    BeforeValidator(process_values.retries, json_schema_input_type=Annotated[int, Field(ge=0, le=1000)] | Retries),
+]
 HookInShort = Annotated[Hook, BeforeValidator(process_values.hook, json_schema_input_type=AnyCommand | Hook)]

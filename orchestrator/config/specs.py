@@ -18,32 +18,36 @@ from pathlib import Path
 
 from orchestrator.config import sections
 from orchestrator.config.model import Job
+from orchestrator.core.instants import instant_of
 from orchestrator.core.nouns import JobName
 from orchestrator.core.spec import (
     Backoff,
     HealthSpec,
+    HistorySpec,
     Hook,
     JobSpec,
     Kind,
-    LeaseTiming,
     LogSpec,
     OnUnhealthy,
     ReloadSpec,
+    RetrySpec,
     ScheduleSpec,
     Scope,
     StopSpec,
 )
+from orchestrator.core.timing import LeaseTiming
 
 
-def specs_of(name: str, job: Job, directory: Path) -> Iterator[JobSpec]:
+def specs_of(name: str, job: Job, directory: Path, *, follows: str = "") -> Iterator[JobSpec]:
     """Yield the instances of a job.
 
     Args:
         name: Of the job.
         job: With its defaults.
         directory: What paths are relative to; absolute.
+        follows: The job after each success of which it runs, "" if there is none.
     """
-    first = _first(name, job, directory)
+    first = _first(name, job, directory, follows)
     yield first
     for number in range(1, job.instances):
         yield replace(
@@ -61,18 +65,18 @@ def _numbered(file: str, number: int) -> str:
     return str(path.with_name(f"{path.stem}-{number}{path.suffix}"))
 
 
-def _first(name: str, job: Job, directory: Path) -> JobSpec:
+def _first(name: str, job: Job, directory: Path, follows: str) -> JobSpec:
     """Build the first instance of a job."""
-    cron = is_cron(job)
+    schedule = schedule_of(job, follows)
     spec = JobSpec(
         name=JobName(name),
         job=name,
-        kind=Kind.CRON if cron else Kind.SERVICE,
+        kind=Kind.CRON if schedule else Kind.SERVICE,
         argv=job.command,
         lease=timing_of(job.lease),
         key=job.lease.key or name,
         definition="",
-        schedule=schedule_of(job) if cron else None,
+        schedule=schedule,
         restart=job.restart,
         success_exit_codes=frozenset(job.success_exit_codes),
         no_restart_exit_codes=frozenset(job.no_restart_exit_codes),
@@ -91,7 +95,7 @@ def _first(name: str, job: Job, directory: Path) -> JobSpec:
         scope=job.scope,
         on_redis_loss=job.on_redis_loss,
         priority=job.priority,
-        after=job.after,
+        after=() if follows else job.after,
         env=job.env,
         env_files=tuple(str(directory / path) for path in job.env_file if path is not None),
         env_inherit=job.env_inherit,
@@ -105,22 +109,39 @@ def _first(name: str, job: Job, directory: Path) -> JobSpec:
         enabled=job.enabled,
         timeout_s=job.timeout,
         misfire_grace_s=job.misfire_grace,
+        misfire=job.misfire,
+        overlap=job.overlap,
+        max_instances=job.max_instances,
+        on_lost=job.on_lost,
+        retries=RetrySpec(job.retries.count, job.retries.delay, job.retries.backoff, job.retries.max_delay),
+        jitter_s=job.jitter,
+        pause_after_failures=job.pause_after_failures,
+        history=HistorySpec(job.history.runs, job.history.max_size),
         log=_log(job.log, directory),
         tags=job.tags,
     )
     return replace(spec, definition=definition(spec, job.instances))
 
 
-def is_cron(job: Job) -> bool:
-    """Say whether a job runs at instants."""
-    return job.cron is not None or job.every is not None
-
-
-def schedule_of(job: Job) -> ScheduleSpec:
-    """Return when a cron is due."""
-    if job.cron is not None:
-        return ScheduleSpec(cron=job.cron, timezone=job.timezone)
-    return ScheduleSpec(every_s=job.every or 0.0)
+def schedule_of(job: Job, follows: str = "") -> ScheduleSpec | None:
+    """Return when a job is due, None for a service; `follows` names the job after whose successes it runs."""
+    if follows:
+        return ScheduleSpec(after=follows)
+    if job.cron is None and job.every is None and job.at is None:
+        return None
+    instants = (
+        None if text is None else instant_of(text, job.timezone) for text in (job.at, job.not_before, job.not_after)
+    )
+    at_utc, not_before_utc, not_after_utc = instants
+    return ScheduleSpec(
+        cron=job.cron or "",
+        every_s=job.every or 0.0,
+        timezone=job.timezone,
+        at_utc=at_utc,
+        dst=job.dst,
+        not_before_utc=not_before_utc,
+        not_after_utc=not_after_utc,
+    )
 
 
 def timing_of(lease: sections.Lease) -> LeaseTiming:

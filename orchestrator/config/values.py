@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import ValidationInfo
 
 from orchestrator.config.document import Plain
+from orchestrator.core.instants import instant_of
 
 LONGEST_S = 10 * 366 * 86400.0
 """Ten years: more than anyone means, and far below what Redis takes for a time to live."""
@@ -30,6 +31,10 @@ _DURATION = re.compile(DURATION_PATTERN, re.ASCII)
 _DURATION_PART = re.compile("([0-9.]+)(ms|[dhms])")
 _SIZE_UNITS = {"B": 1, "kB": 1000, "KB": 1000, "KiB": 1024, "MB": 10**6, "MiB": 2**20, "GB": 10**9, "GiB": 2**30}
 SIZE_PATTERN = rf"^[0-9]+({'|'.join(_SIZE_UNITS)})$"
+INSTANT_PATTERN = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?([Zz]|[+-][0-9]{2}:?[0-9]{2})?)?$"
+)
+"""For editors; `instants.py` decides."""
 _VARIABLE = re.compile(
     r"\$(?:(?P<escaped>\$)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|(?P<odd>\{))"
 )
@@ -101,9 +106,20 @@ def size(value: object) -> int:
     return count
 
 
+def size_between(at_least: int, at_most: int) -> Callable[[object], int]:
+    """Return a reader of sizes that must lie between two bounds, in bytes."""
+
+    def bounded(value: object) -> int:
+        if not at_least <= (read := size(value)) <= at_most:
+            raise ValueError(f"must be {written_size(at_least)} to {written_size(at_most)}")
+        return read
+
+    return bounded
+
+
 def written_size(size_bytes: int) -> str:
     """Return a size as one writes it, in the largest unit that needs no fraction."""
-    unit = next(unit for unit in ("GB", "MB", "kB", "B") if size_bytes % _SIZE_UNITS[unit] == 0)
+    unit = next(unit for unit in ("GB", "MB", "MiB", "kB", "KiB", "B") if size_bytes % _SIZE_UNITS[unit] == 0)
     return f"{size_bytes // _SIZE_UNITS[unit]}{unit}"
 
 
@@ -149,6 +165,13 @@ def zone(value: object) -> str:
         raise ValueError("the host's own zone differs from node to node; write it out, such as Europe/Berlin")
     near = meant(read, available_timezones())
     raise ValueError(f"no such time zone{near or '; use an IANA name such as Europe/Berlin'}")
+
+
+def instant(value: object) -> str:
+    """Read an instant; return it as it is written, since its zone may stand under another key."""
+    read = text(value)
+    instant_of(read, "UTC")
+    return read
 
 
 @lru_cache(maxsize=1024)

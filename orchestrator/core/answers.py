@@ -6,7 +6,18 @@ Every answer bears the `asked_at` of its request, so that late and repeated ones
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.core.nouns import Bucket, Intent, JobName, LeaseValue, Member, NodeName, RunId, Token
+from orchestrator.core.nouns import (
+    Bucket,
+    Intent,
+    JobName,
+    LeaseValue,
+    Member,
+    NodeName,
+    OpenRun,
+    RunId,
+    Token,
+    Trigger,
+)
 from orchestrator.core.requests import StoreRequest
 
 
@@ -85,8 +96,12 @@ class LeaseGranted:
 
     Attributes:
         adopted: An earlier acquire of this incarnation had succeeded without our knowing.
-        last_tick_ms: The newest tick ever claimed (or the floor), 0 for a service.
-        last: The record of the last run, of whichever node; None: none, or none that can be read.
+        last_tick_ms: The newest tick ever settled (or the floor), 0 for a service.
+        last: The record of a service's last run, of whichever node; None: none, or none that can be read.
+        open: Of a cron: its runs that nobody told the end of, and those that are to be tried again.
+        failures: Of a cron: failed ticks in a row.
+        failed_ms: Server time of the last of these failures, 0: none.
+        obeyed_ms: The newest order that was obeyed or refused, 0: none.
     """
 
     job: JobName
@@ -96,6 +111,10 @@ class LeaseGranted:
     last_tick_ms: int
     asked_at: float
     last: Mapping[str, object] | None = None
+    open: tuple[OpenRun, ...] = ()
+    failures: int = 0
+    failed_ms: int = 0
+    obeyed_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +148,7 @@ class LeaseReleased:
 
 @dataclass(frozen=True, slots=True)
 class TickClaimed:
-    """The tick is ours to run."""
+    """The start is ours to make."""
 
     job: JobName
     token: Token
@@ -140,11 +159,14 @@ class TickClaimed:
 
 @dataclass(frozen=True, slots=True)
 class TickRefused:
-    """The tick may not run here.
+    """The start may not be made here, or the ticks may not be settled by us.
 
     Attributes:
-        reason: duplicate (this or a newer one was claimed) | ahead (of the server's clock) | lost (lease not ours).
-        last_tick_ms: The newest claimed tick, for `duplicate`.
+        tick_ms: As it was asked; of `SettleTicks` its `until_ms`.
+        reason: duplicate (this or a newer one was settled, or it was made already) | ahead (of the server's clock)
+            | lost (lease not ours).
+        last_tick_ms: The newest settled tick, for `duplicate`.
+        run: Whose start it is; "" of `SettleTicks`.
     """
 
     job: JobName
@@ -152,6 +174,45 @@ class TickRefused:
     tick_ms: int
     reason: str
     last_tick_ms: int
+    asked_at: float
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TicksSettled:
+    """They are settled; `last_tick_ms` is the newest settled tick."""
+
+    job: JobName
+    token: Token
+    until_ms: int
+    last_tick_ms: int
+    asked_at: float
+    order_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessesSeen:
+    """When the job that is waited for succeeded, milliseconds since 1970, oldest first."""
+
+    job: JobName
+    at_ms: tuple[int, ...]
+    asked_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class OrderGiven:
+    """The order stands; `at_ms` is its instant."""
+
+    job: JobName
+    at_ms: int
+    asked_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerForgotten:
+    """The order is gone."""
+
+    order_ms: int
     asked_at: float
 
 
@@ -179,6 +240,7 @@ class MembersSeen:
 
     Attributes:
         intents: None: nothing newer than what was known.
+        triggers: Orders to run a job once, oldest first; only where `intents` are told.
         intents_version: 0: the store knows of no intent at all.
     """
 
@@ -187,6 +249,7 @@ class MembersSeen:
     intents_version: int
     server_ms: int
     asked_at: float
+    triggers: tuple[Trigger, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +309,10 @@ StoreAnswer = (
     | LeaseReleased
     | TickClaimed
     | TickRefused
+    | TicksSettled
+    | SuccessesSeen
+    | OrderGiven
+    | TriggerForgotten
     | RunRecorded
     | StatePublished
     | MembersSeen

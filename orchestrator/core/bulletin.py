@@ -8,11 +8,11 @@ import json
 from collections.abc import Iterator, Mapping
 from zlib import crc32
 
-from orchestrator.core.nouns import LeaseValue, Moment, RunId, Token
+from orchestrator.core.nouns import JobName, LeaseValue, Moment, RunId, Token
 from orchestrator.core.requests import PublishState, RecordRun
 from orchestrator.core.spec import JobSpec
 
-MOST_UNRECORDED = 10
+MOST_UNRECORDED = 100
 """Records of ended runs that wait for the store; older ones are given up, the log has them."""
 
 PUBLISH_AGAIN_BEATS = 20
@@ -38,12 +38,40 @@ class Bulletin:
         """Whether something is published, or about to be: then only a change must be shown."""
         return bool(self._published or self._publishing)
 
-    def record(self, token: Token, run: RunId, record: Mapping[str, object], now: Moment) -> RecordRun:
-        """Have an ended run written down; repeated until it is."""
+    def record(
+        self,
+        token: Token,
+        run: RunId,
+        record: Mapping[str, object],
+        now: Moment,
+        *,
+        mark: str = "",
+        witness: bool = True,
+        failures: int | None = None,
+        success_of: tuple[JobName, ...] = (),
+    ) -> RecordRun:
+        """Have an ended run written down; repeated until it is. The words are those of `RecordRun`."""
         spec = self._spec
-        request = RecordRun(spec.name, spec.key, token, run, json.dumps(record), asked_at=now.boot)
+        request = RecordRun(
+            spec.name,
+            spec.key,
+            token,
+            run,
+            json.dumps(record),
+            asked_at=now.boot,
+            keep=spec.history.runs,
+            keep_bytes=spec.history.max_bytes,
+            mark=mark,
+            witness=witness,
+            failures=failures,
+            success_of=success_of,
+        )
         self._unrecorded = [*self._unrecorded, request][-MOST_UNRECORDED:]
         return request
+
+    def owed(self, run: RunId) -> RecordRun | None:
+        """Return the record of a run that the store does not have yet, None if it has it or there is none."""
+        return next((record for record in self._unrecorded if record.run == run), None)
 
     def on_recorded(self, run: RunId) -> None:
         """Stop repeating it."""

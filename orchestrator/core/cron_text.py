@@ -145,8 +145,8 @@ def _expand_alias(text: str) -> str:
     written = text.strip()
     if written.lower() == "@reboot":
         raise ValueError(
-            "@reboot is no instant: write a service with `restart: never`, which runs once each time a node gets the"
-            " lease: at the start, and again at every hand-over and restart"
+            "@reboot is no instant: write a service with `restart: never`, which runs once, whichever node; an order to"
+            " start it runs it again"
         )
     if written.startswith("@"):
         if written.lower() not in ALIASES:

@@ -1,10 +1,10 @@
-"""One job instance on one node: couples its lease, its ticks, its restarts and its run.
+"""One job instance on one node: couples its lease, its restarts or its schedule, and its runs.
 
 | the lease is | and the run is | then |
 |---|---|---|
 | standby | none | ask when it is time, if the job is wanted here |
 | standby, asking | alive | kill it: the lease it ran under is lost |
-| held | none | service: start it when the backoff allows; cron: claim the due tick, start when claimed |
+| held | none | service: start it when the backoff allows; cron: what `core/cron.py` says |
 | held | none, not wanted | release |
 | held | alive | renew; extend its deadlines; stop it when it is not wanted or its time is over |
 | held | its end unproven | neither renew nor release nor start: the lease runs out, a new token is needed |
@@ -20,6 +20,7 @@ Rules:
 6. A lease that is left to others (a crash loop, a service that is not healthy) is asked for again only after a
    while, if nobody took it; where no other node could take it, it is kept.
 7. A service that came to its end for good stays so for every node, until it is ordered to start or is another one.
+8. Of a service there is one run at most; of a cron as many as `overlap` allows, each with log files of its own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,10 +36,15 @@ from orchestrator.core.answers import (
     RunRecorded,
     StatePublished,
     StoreSilent,
+    SuccessesSeen,
     TickClaimed,
     TickRefused,
+    TicksSettled,
 )
+from orchestrator.core.attempts import NODE_LEAVES
 from orchestrator.core.bulletin import Bulletin
+from orchestrator.core.cron import Cron
+from orchestrator.core.ends import describe_end, exit_status_of
 from orchestrator.core.fitness import Fitness
 from orchestrator.core.here import Here
 from orchestrator.core.lease import NEVER, Lease, Phase
@@ -50,47 +56,30 @@ from orchestrator.core.messages import (
     RememberToken,
     RunChecked,
     RunEnded,
-    RunExited,
     RunMeasured,
     RunStarted,
-    RunStuck,
-    RunUnproven,
     Say,
     StartRun,
 )
+from orchestrator.core.minding import due_at, mind
 from orchestrator.core.node_lease import NodeLease
 from orchestrator.core.nouns import Intent, Moment, RunId, Token
+from orchestrator.core.records import record_of
 from orchestrator.core.reload import Effect, Revision, runs_are_cut
 from orchestrator.core.requests import AcquireLease, PublishState, ReleaseLease
 from orchestrator.core.restart import Restarts
-from orchestrator.core.run import (
-    LEASE_LOST,
-    TIMED_OUT,
-    Reason,
-    Run,
-    Stage,
-    child_environment,
-    describe_end,
-    exit_status_of,
-    never_started,
-    outcome,
-    record_of,
-)
+from orchestrator.core.run import Reason, Run, child_environment, outcome
 from orchestrator.core.server import Server
-from orchestrator.core.snapshot import iso_utc
 from orchestrator.core.spec import JobSpec, Kind, Scope
-from orchestrator.core.ticks import Ticks
 from orchestrator.errors import InvariantError
-
-AT_ONCE = 2
-"""The urgency of a third request to go (`LeaveOrdered`): kill."""
 
 
 class Job:
     """The machine in the table above.
 
     Attributes:
-        run: The run that has not been proven to be over, None if there is none.
+        runs: The runs that have not been proven to be over, oldest first.
+        cron: What a cron starts and when; None for a service.
         intent: The standing order of people, None if there is none.
         conflict: Another node's claim on this job under another lease key, "" if none.
         others: The other live nodes that could run it.
@@ -107,11 +96,11 @@ class Job:
         self.server = server
         kind_of_lease = Lease if spec.scope is Scope.CLUSTER else NodeLease
         self.lease = kind_of_lease(spec, node=here.node, incarnation=here.incarnation, floor=floor)
-        self.ticks = Ticks(spec)
         self.restarts = Restarts(spec.backoff, f"{spec.name}|{here.node}")
         self.fitness = Fitness(spec)
         self.bulletin = Bulletin(spec)
-        self.run: Run | None = None
+        self.runs: dict[RunId, Run] = {}
+        self.cron = Cron(spec, here, self.bulletin, self.runs) if spec.kind is Kind.CRON else None
         self.intent: Intent | None = None
         self.conflict = ""
         self.others: tuple[str, ...] = ()
@@ -120,6 +109,11 @@ class Job:
         self.fault: int | None = None
         self.revision: Revision | None = None
         self._starts = 0
+
+    @property
+    def run(self) -> Run | None:
+        """The run, of several the oldest; None if there is none."""
+        return next(iter(self.runs.values()), None)
 
     # --- events: each changes the state; what follows from it comes from `advance` -------------------
 
@@ -130,7 +124,11 @@ class Job:
             return
         floor = self.lease.floor
         yield from self._on_lease(event, now)
-        yield from self._on_run(event, now)
+        run = self.runs.get(getattr(event, "run", RunId("")))
+        if run is not None:
+            yield from self._on_run(event, run, now)
+        if self.cron is not None:
+            yield from self._on_cron(event, self.cron, now)
         if self.lease.floor > floor:
             yield RememberToken(self.spec.name, self.lease.floor)
 
@@ -148,46 +146,47 @@ class Job:
                     yield renewal
             case LeaseLost() if self.lease.holds(event.token):
                 yield self._say("lease.lost", token=event.token, why=event.why, level="warning")
-                yield from self._lose("the lease was lost")
+                yield from self._lose("the lease was lost", now)
             case LeaseReleased():
                 yield self._say("lease.released", token=event.token)
-                yield from self._lose("the lease was given back")
+                yield from self._lose("the lease was given back", now)
             case Nudged():
                 self.lease.on_nudged(now.boot)
             case StoreSilent():
-                yield from self._on_silent(event)
-            case _:
-                pass
-
-    def _on_run(self, event: Event, now: Moment) -> Iterator[Action]:
-        match event:
-            case TickClaimed():
-                self.ticks.on_claimed(event, now)
-            case TickRefused():
-                self.ticks.on_refused(event, now)
-            case RunStarted() if self.run and self.run.id == event.run:
-                self.run.pid = event.pid
-                self.run.stage = Stage.RUNNING if self.run.stage is Stage.STARTING else self.run.stage
-                self.fitness.begin(event.run, now)
-                yield self._say("run.started", run=event.run, pid=event.pid, token=self.run.token)
-            case RunChecked() if self.run and self.run.id == event.run:
-                yield from self.fitness.on_checked(event, now)
-            case RunExited() if self.run and self.run.id == event.run:
-                self.run.exited = True
-            case RunMeasured() if self.run and self.run.id == event.run:
-                self.fitness.on_measured(event)
-            case RunUnproven() if self.run and self.run.id == event.run:
-                self.run.unproven = event.why
-                yield self._say("run.unproven", run=event.run, why=event.why, level="warning")
-            case RunStuck() if self.run and self.run.id == event.run:
-                self.run.stuck = f"{event.why} (pid {', '.join(map(str, event.pids))})"
-                yield self._say("run.stuck", run=event.run, why=self.run.stuck, level="error")
-            case RunEnded() if self.run and self.run.id == event.run:
-                yield from self._on_ended(self.run, event, now)
+                yield from self._on_silent(event, now)
             case RunRecorded():
                 self.bulletin.on_recorded(event.run)
             case StatePublished():
                 self.bulletin.on_published(was_ours=event.was_ours)
+            case _:
+                pass
+
+    def _on_run(self, event: Event, run: Run, now: Moment) -> Iterator[Action]:
+        match event:
+            case RunStarted():
+                self.fitness.begin(run.id, now)
+            case RunChecked():
+                yield from self.fitness.on_checked(event, now)
+            case RunMeasured():
+                self.fitness.on_measured(event)
+            case RunEnded():
+                yield from self._on_ended(run, event, now)
+            case _:
+                pass
+        yield from run.learn(event)
+
+    def _on_cron(self, event: Event, cron: Cron, now: Moment) -> Iterator[Action]:
+        match event:
+            case TickClaimed():
+                yield from cron.on_claimed(event, now)
+            case TickRefused():
+                yield from cron.on_refused(event, now)
+            case TicksSettled():
+                yield from cron.on_settled(event, now)
+            case SuccessesSeen():
+                cron.on_successes(event, now)
+            case Nudged() if self.lease.held:
+                yield from cron.on_nudged(now)
             case _:
                 pass
 
@@ -199,8 +198,8 @@ class Job:
             ordered_ms = self.intent.at_ms if self.intent is not None else 0
             if self.restarts.remember(self.spec, granted.last, ordered_ms):
                 self.last = granted.last
-        doubt_ms, lost_ms = self.server.doubt_ms(now), self.server.lost_until_ms(now)
-        yield from self.ticks.begin(now, granted.last_tick_ms, doubt_ms, lost_ms)
+        if self.cron is not None:
+            yield from self.cron.begin(granted, now, self.server.doubt_ms(now), self.server.lost_until_ms(now))
 
     def _on_renewed(self, renewed: LeaseRenewed) -> Iterator[Action]:
         if not self.lease.on_renewed(renewed):
@@ -209,22 +208,23 @@ class Job:
             self.bulletin.forget()
             yield self._say("lease.put_back", token=renewed.token, level="warning")
         deadlines = self.lease.deadlines()
-        if self.run is not None and deadlines is not None and self.run.token == renewed.token:
-            yield ExtendRun(self.run.id, deadlines)
+        for run in self.runs.values():
+            if deadlines is not None and run.token == renewed.token:
+                yield ExtendRun(run.id, deadlines)
 
-    def _on_silent(self, silent: StoreSilent) -> Iterator[Action]:
+    def _on_silent(self, silent: StoreSilent, now: Moment) -> Iterator[Action]:
         match silent.request:
             case AcquireLease():
                 self.lease.on_ask_unanswered()
             case ReleaseLease():
-                yield from self._lose("the lease was given back")
+                yield from self._lose("the lease was given back", now)
             case PublishState():
                 self.bulletin.on_silent()
             case _:
                 pass
 
     def _on_ended(self, run: Run, ended: RunEnded, now: Moment) -> Iterator[Action]:
-        self.run = None
+        del self.runs[run.id]
         self.fitness.forget()
         order_ms = self.intent.at_ms if self.intent is not None else 0
         self.last = record_of(self.spec, run, ended, self.here.node, now, order_ms=order_ms)
@@ -237,24 +237,25 @@ class Job:
             elapsed_s=round(ended.elapsed_s, 2),
             level="info" if word in ("ok", "stopped") else "warning",
         )
+        if self.cron is not None:
+            yield from self.cron.on_ended(
+                run, ended, self.last, self.lease.value if self.lease.holds(run.token) else None, now
+            )
+            if self.cron.gave_up:
+                self.fault = exit_status_of(self.last)
+            return
         if self.spec.scope is Scope.CLUSTER:
             yield self.bulletin.record(run.token, run.id, self.last, now)
-        if run.tick_ms is not None and never_started(run, ended):
-            yield self._say("tick.lost", tick=iso_utc(run.tick_ms / 1000), why=describe_end(self.last), level="warning")
-        if self.spec.kind is Kind.SERVICE:
-            self.restarts.judge(self.spec, run, ended, self.last, now.boot)
-            if self.resting(now):
-                yield self._say("lease.left", why=self.restarts.rest_why, level="warning")
-        if word != "ok" and (self.restarts.over or (self.spec.kind is Kind.CRON and word in ("failed", "timeout"))):
+        self.restarts.judge(self.spec, run, ended, self.last, now.boot)
+        if self.resting(now):
+            yield self._say("lease.left", why=self.restarts.rest_why, level="warning")
+        if word != "ok" and self.restarts.over:
             self.fault = exit_status_of(self.last)
 
     def order(self, intent: Intent | None) -> None:
         """Take a standing order; a newer order to run also forgets failures and ends."""
-        if (
-            intent is not None
-            and intent.want == "running"
-            and (self.intent is None or intent.at_ms > self.intent.at_ms)
-        ):
+        known_ms = self.intent.at_ms if self.intent is not None else 0
+        if intent is not None and intent.want == "running" and intent.at_ms > known_ms:
             self.restarts.forget()
         self.intent = intent
 
@@ -268,12 +269,12 @@ class Job:
         if self.revision is not None and self.revision.spec is None:
             return "it was removed from the file"
         if self.here.urgency is not None:
-            return "the node leaves"
+            return NODE_LEAVES
         if not self.here.member and self.spec.scope is Scope.CLUSTER:
             return "the node has not joined the cluster yet"
         if self.intent is not None and self.intent.want == "stopped":
             return "stop was ordered"
-        if self.revision is not None and self.revision.effect >= Effect.MOVED and (self.run is None or self._is_cut):
+        if self.revision is not None and self.revision.effect >= Effect.MOVED and (not self.runs or self._is_cut):
             return "its definition changed"
         return self.conflict
 
@@ -295,20 +296,24 @@ class Job:
         self._take_over(now)
         if self.lease.held and now.boot >= self.lease.ends_at():
             yield self._say("lease.ended", why="it could not be renewed in time", level="warning")
-            yield from self._lose("the lease ended")
-        if self.run is not None:
-            yield from self._mind(self.run, now)
-        if self._may_ask and now.boot >= self._ask_at(now):
+            yield from self._lose("the lease ended", now)
+        unwanted, cut = self.unwanted, self._is_cut
+        for run in self.runs.values():
+            holds = self.lease.holds(run.token)
+            yield from mind(run, self.spec, self.here, self.fitness, now, holds=holds, unwanted=unwanted, cut=cut)
+        asks, name = self.here.asks, self.spec.name
+        asks.hold(name, int(self.lease.phase is Phase.ASKING))
+        if not self._may_ask:
+            asks.leave(name)
+        elif now.boot >= self._ask_at(now) and asks.admits(name):
             yield from self._ask(now)
-        if self.lease.held and self.lease.value is not None and not self.unwanted:
-            yield from self.ticks.due(now, self.lease.value)
         if self.lease.held:
-            yield from self._use_lease(now) if self.run is None else self.ticks.skip(self.run.id, now)
+            yield from self._use_lease(now)
 
     @property
     def _may_ask(self) -> bool:
         known = bool(self.server.epoch) or self.spec.scope is Scope.NODE
-        return self.run is None and self.lease.phase is Phase.STANDBY and known and not self.unwanted
+        return not self.runs and self.lease.phase is Phase.STANDBY and known and not self.unwanted
 
     def _ask_at(self, now: Moment) -> float:
         return max(self.lease.ask_at, self.restarts.rest_until) if self.resting(now) else self.lease.ask_at
@@ -316,25 +321,30 @@ class Job:
     def _ask(self, now: Moment) -> Iterator[Action]:
         if isinstance(self.lease, NodeLease):
             self.lease.take()
-            yield from self.ticks.begin(now, round(1000 * now.utc), 0, 0)
+            if self.cron is not None:
+                self.cron.begin_on_every_node(now)
         else:
+            self.here.asks.hold(self.spec.name, 1)
             yield self.lease.ask(now, self.server)
 
     def _use_lease(self, now: Moment) -> Iterator[Action]:
         if self.unwanted or self.resting(now):
-            yield from self._give_back(now)
-        elif self.spec.kind is Kind.CRON and self.lease.may_start(now.boot):
-            claim = self.ticks.take(now)
-            if claim is not None:
-                yield self._start(claim.run, claim.reason, now, tick_ms=claim.tick_ms)
+            if not self.runs:
+                yield from self._give_back(now)
+        elif self.cron is not None and self.lease.value is not None:
+            yield from self.cron.advance(now, self.lease.value, self.intent)
+            attempt = self.cron.take() if self.lease.may_start(now.boot) else None
+            if attempt is not None:
+                lanes = {run.lane for run in self.runs.values()}
+                yield self._start(attempt.begun(self.spec, self._token(), now, lanes))
         elif self._startable(now) and now.boot >= self.restarts.ready_at:
             self._starts += 1
-            under = self._token() or self.here.incarnation
-            yield self._start(RunId(f"{self.spec.name}@{under}.{self._starts}"), Reason.START, now)
+            run = RunId(f"{self.spec.name}@{self._token() or self.here.incarnation}.{self._starts}")
+            yield self._start(Run(run, self._token(), None, Reason.START, now))
 
     def _give_back(self, now: Moment) -> Iterator[Action]:
         if isinstance(self.lease, NodeLease):
-            yield from self._lose("it is stopped")
+            yield from self._lose("it is stopped", now)
         else:
             yield self.lease.release(now.boot, self.server)
 
@@ -342,36 +352,18 @@ class Job:
         """Say whether only the backoff can keep a service from being started."""
         return (
             self.spec.kind is Kind.SERVICE
-            and self.run is None
+            and not self.runs
             and not (self.unwanted or self.restarts.over)
             and self.lease.may_start(now.boot)
             and not self.waits_for(now)[0]
         )
 
-    def _start(self, run_id: RunId, reason: Reason, now: Moment, tick_ms: int | None = None) -> StartRun:
-        self.run = Run(run_id, self._token(), tick_ms, reason, started=now)
-        env = child_environment(self.spec, self.run, self.here.node)
-        return StartRun(self.spec.name, run_id, self.run.token, self.lease.deadlines(), env)
-
-    def _mind(self, run: Run, now: Moment) -> Iterator[Action]:
-        if not self.lease.holds(run.token):
-            yield from run.kill(LEASE_LOST)
-        elif self.here.urgency == AT_ONCE:
-            yield from run.kill("the node was told to go at once")
-        elif self.unwanted:
-            grace_s = self.spec.stop.timeout_s
-            if self.here.urgency:
-                grace_s = min(grace_s, self.spec.lease.step_down_grace_s)
-            yield from run.stop(grace_s, self.unwanted)
-        elif self._is_cut:
-            yield from run.stop(self.spec.stop.timeout_s, "its definition changed")
-        elif run.exited:
-            pass
-        elif self.spec.timeout_s is not None and now.boot >= run.started.boot + self.spec.timeout_s:
-            yield from run.stop(self.spec.stop.timeout_s, TIMED_OUT, failure=True)
-        elif run.unfit is None and (verdict := self.fitness.verdict(now)) is not None:
-            run.unfit = verdict
-            yield from run.stop(self.spec.stop.timeout_s, verdict.why, failure=verdict.failure)
+    def _start(self, run: Run) -> StartRun:
+        self.runs[run.id] = run
+        env = child_environment(self.spec, run, self.here.node)
+        return StartRun(
+            self.spec.name, run.id, run.token, self.lease.deadlines(), env, lane=run.lane, last_attempt=run.last_attempt
+        )
 
     def begin_here(self, now: Moment, *, like: "Job | None" = None) -> None:
         """Answer for ticks from now on: a job that is new here or edited never fires for the past."""
@@ -385,14 +377,15 @@ class Job:
         revision = self.revision
         if revision is None or revision.spec is None or revision.effect > Effect.RESTARTED:
             return
-        if revision.effect is Effect.RESTARTED and self.run is not None:
+        if revision.effect is Effect.RESTARTED and self.runs:
             return
         self.revision = None
         if revision.spec.enabled and not self.spec.enabled:
             self.begin_here(now)
         self.spec = revision.spec
         self.lease.redefine(self.spec)
-        self.ticks.redefine(self.spec)
+        if self.cron is not None:
+            self.cron.redefine(self.spec, now)
         self.fitness.redefine(self.spec)
         self.restarts.redefine(self.spec, self.last or {}, another=revision.effect is Effect.RESTARTED)
 
@@ -400,14 +393,14 @@ class Job:
 
     def beat(self, now: Moment) -> Iterator[Action]:
         """Return this job's share of a heartbeat, and what is still owed to the store (rule 5)."""
-        if self.run is None or not self.run.unproven:
+        if not any(run.unproven for run in self.runs.values()):
             share = self.lease.beat(now.boot)
             if share is not None:
                 yield share
         if self.bulletin.owes():
             yield from self.bulletin.beat()
-        if self.lease.held:
-            self.ticks.on_beat(now)
+        if self.lease.held and self.cron is not None:
+            yield from self.cron.on_beat(now)
 
     def publish(self, state: Mapping[str, object], now: Moment) -> Iterator[Action]:
         """Show a changed state to everybody."""
@@ -419,27 +412,30 @@ class Job:
         at = NEVER
         if self.lease.held:
             at = self.lease.ends_at()
-            if self.ticks.next is not None and self.ticks.claim is None and not self.unwanted:
-                at = min(at, now.boot + max(0.0, self.ticks.next - now.utc))
+            if self.cron is not None and not self.unwanted:
+                at = min(at, self.cron.due_at(now, self.intent))
             if self._startable(now):
                 at = min(at, self.restarts.ready_at)
-        elif self._may_ask:
+        elif self._may_ask and not self.here.asks.waits(self.spec.name):
             at = self._ask_at(now)
-        if self.run is not None and not (self.run.killed or self.run.stop_why or self.run.exited):
-            at = min(at, self.fitness.due_at())
-            if self.spec.timeout_s is not None:
-                at = min(at, self.run.started.boot + self.spec.timeout_s)
-        return at
+        return min([at, *(due_at(run, self.spec, self.fitness) for run in self.runs.values())])
+
+    @property
+    def awaits_nothing(self) -> bool:
+        """Whether a renewal changes nothing but deadlines."""
+        return self.cron is None or self.cron.awaits_nothing
 
     @property
     def idle(self) -> bool:
         """Whether nothing of it is left on this node: no run, no lease, no request that could bring one."""
-        return self.run is None and self.lease.phase is Phase.STANDBY
+        return not self.runs and self.lease.phase is Phase.STANDBY
 
-    def _lose(self, why: str) -> Iterator[Action]:
+    def _lose(self, why: str, now: Moment) -> Iterator[Action]:
+        value = self.lease.value
         self.lease.lose()
         self.bulletin.forget()
-        yield from self.ticks.drop(why)
+        if self.cron is not None:
+            yield from self.cron.drop(why, value, now)
 
     def _token(self) -> Token:
         if self.lease.value is None:

@@ -1,11 +1,14 @@
 """In which state a job is on this node, and why, in one clause: what `status` shows and the holder publishes."""
 
+from orchestrator.core.cron import Cron, is_paused
+from orchestrator.core.ends import describe_end
 from orchestrator.core.job import Job
 from orchestrator.core.lease import Phase
 from orchestrator.core.nouns import Moment
-from orchestrator.core.run import Stage, describe_end
-from orchestrator.core.snapshot import JobView, State, iso_utc, stopped_by
-from orchestrator.core.spec import Kind, Scope
+from orchestrator.core.run import Stage
+from orchestrator.core.snapshot import OFF, JobView, State, iso_utc, stopped_by
+from orchestrator.core.spec import Scope
+from orchestrator.core.wall_clock import SET_S
 
 
 def published_state(job: Job, now: Moment) -> dict[str, object]:
@@ -77,18 +80,19 @@ def why_not_well(job: Job, now: Moment) -> str:
 
 
 def _held(job: Job, now: Moment) -> tuple[State, str, str | None]:
-    following = iso_utc(job.ticks.next) if job.ticks.next is not None else None
+    following = _next_start(job)
     if job.run is not None:
         why = job.run.stuck or job.run.unproven or job.run.stop_why
         state = State.BLOCKED if job.run.unproven else _STATE_OF_STAGE[job.run.stage]
         waits = "what the file says now waits for the end of this run" if job.revision is not None else ""
-        return state, why or job.fitness.note or waits, following
+        paused = stopped_by(job.intent) if job.intent is not None and is_paused(job.intent) else ""
+        return state, why or paused or job.fitness.note or waits, following
     if job.unwanted:
         return State.STOPPING, job.unwanted, None
     if job.resting(now):
         return State.STOPPING, f"left to another node: {job.restarts.rest_why}", None
-    if job.spec.kind is Kind.CRON:
-        return State.WAITING, "" if following else "it is never due again", following
+    if job.cron is not None:
+        return *_cron_waits(job, job.cron, now, following), following
     if job.restarts.done:
         if job.last is not None and job.last.get("outcome") == "ok":
             return State.STOPPED, job.restarts.done, None
@@ -105,13 +109,39 @@ def _held(job: Job, now: Moment) -> tuple[State, str, str | None]:
     return State.BLOCKED if never else State.STARTING, f"waits for {name} (after), which {why}" if name else "", None
 
 
+def _next_start(job: Job) -> str | None:
+    """Return when the next start of a cron is due, of a tick or of another attempt."""
+    if job.cron is None or is_paused(job.intent):
+        return None
+    ticks = [] if job.cron.ticks.next is None else [job.cron.ticks.next]
+    return min(
+        (iso_utc(at) for at in (*ticks, *(left.retry_ms / 1000 for left in job.cron.retries.values()))), default=None
+    )
+
+
+def _cron_waits(job: Job, cron: Cron, now: Moment, following: str | None) -> tuple[State, str]:
+    if is_paused(job.intent) and job.intent is not None:
+        return State.PAUSED, stopped_by(job.intent)
+    if cron.waits:
+        return State.WAITING, cron.waits
+    left = next(iter(cron.retries.values()), None)
+    if left is not None:
+        what = "it was lost" if left.rerun else _last_end(job)
+        return State.WAITING, f"{what}; attempt {left.attempt + 1} follows"
+    if cron.ticks.settled_ms > 1000 * (now.utc + SET_S):
+        return State.WAITING, f"the clock was set back: ticks until {iso_utc(cron.ticks.settled_ms / 1000)} have been"
+    if following is None and cron.ticks.successes is not None:
+        return State.WAITING, f"for a success of {job.spec.schedule.after if job.spec.schedule else '?'}"
+    return State.WAITING, "" if following else "it is never due again"
+
+
 def _not_held(job: Job, now: Moment) -> tuple[State, str]:
     if job.run is not None:
         return State.BLOCKED, job.run.stuck or job.run.unproven or "its run is being ended: the lease is lost"
     if not job.spec.enabled:
         return State.STOPPED, job.unwanted
-    if job.intent is not None and job.intent.want == "stopped":
-        return State.STOPPED, stopped_by(job.intent)
+    if job.intent is not None and job.intent.want in OFF:
+        return State(job.intent.want), stopped_by(job.intent)
     if job.spec.scope is Scope.NODE:
         return State.STARTING, job.unwanted
     if job.here.silence:

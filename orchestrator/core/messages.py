@@ -20,6 +20,8 @@ class StartRun:
     Attributes:
         deadlines: From the lease; None for a run without one.
         env: ORCHESTRATOR_* for the child, over what the job's spec says.
+        lane: Which of the runs of this job that are alive at once it is, from 0: each lane has log files of its own.
+        last_attempt: No other attempt follows if it fails: only then the hook for failures runs.
     """
 
     job: JobName
@@ -27,6 +29,21 @@ class StartRun:
     token: Token
     deadlines: Deadlines | None
     env: Mapping[str, str]
+    lane: int = 0
+    last_attempt: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectRuns:
+    """So many starts are due soon: make ready for them. The next one replaces what this one said.
+
+    Attributes:
+        count: How many.
+        at: The boot instant of the first of them.
+    """
+
+    count: int
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +106,7 @@ class QuitNode:
     exit_status: int = 0
 
 
-Action = StoreRequest | StartRun | ExtendRun | StopRun | KillRun | RememberToken | Say | QuitNode
+Action = StoreRequest | StartRun | ExpectRuns | ExtendRun | StopRun | KillRun | RememberToken | Say | QuitNode
 
 
 @dataclass(frozen=True, slots=True)

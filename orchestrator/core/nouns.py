@@ -94,13 +94,61 @@ class Intent:
     """A standing order for one job: it survives restarts and failovers.
 
     Attributes:
-        want: stopped | running.
+        want: stopped | paused | running.
         who: Login and host of the one who said so.
         why: In their words, "" if they gave none.
         at_ms: Server time of the order.
+        off_ms: Since when the job is stopped or paused, or, of `running`, was until this order; 0: it was not.
+        catch_up: `running`: what was due meanwhile is late, and not skipped.
     """
 
     want: str
     who: str
     why: str
     at_ms: int
+    off_ms: int = 0
+    catch_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """An order to run a cron job once, now. It is obeyed once, by the holder, in the order of `order_ms`.
+
+    Attributes:
+        order_ms: Server time of the order; strictly greater for each one.
+        tick_ms: The tick it runs for, None: none.
+        who, why: As in an `Intent`.
+    """
+
+    job: JobName
+    order_ms: int
+    tick_ms: int | None
+    who: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """What the store keeps of a cron's run from its claim to its end, and over the wait for another attempt.
+
+    Attributes:
+        run: Of the present attempt, or of the one that ended and is tried again.
+        tick_ms: None: it was ordered, and runs for no tick.
+        token: Under which it was claimed.
+        node: Who claimed it.
+        attempt: Counts from 1.
+        reason: Why its first attempt was started.
+        retry_ms: When the next attempt is due, milliseconds since 1970; 0: the present one has not ended.
+        rerun: The next attempt follows a run that was lost, and not one that failed.
+        reruns: How many attempts before this one followed a lost run.
+    """
+
+    run: RunId
+    tick_ms: int | None
+    token: Token
+    node: NodeName
+    attempt: int
+    reason: str
+    retry_ms: int = 0
+    rerun: bool = False
+    reruns: int = 0

@@ -28,6 +28,7 @@ ONLY_DECIDE = frozenset(
     {
         *("restart", "success_exit_codes", "no_restart_exit_codes", "backoff", "on_crash_loop", "on_unhealthy"),
         *("enabled", "timeout_s", "misfire_grace_s", "max_age_s", "tags", "priority", "after"),
+        *("misfire", "overlap", "max_instances", "on_lost", "retries", "jitter_s", "pause_after_failures", "history"),
     }
 )
 """Read whenever something is decided; no process has them."""
@@ -174,6 +175,13 @@ _KEYS = {
     "cron": "cron",
     "timezone": "timezone",
     "every_s": "every",
+    "at_utc": "at",
+    "after": "after",
+    "dst": "dst",
+    "not_before_utc": "not_before",
+    "not_after_utc": "not_after",
+    "jitter_s": "jitter",
+    "history.max_bytes": "history.max_size",
     "healthy_after_s": "healthy_after",
     "max_failures": "max_failures",
     "ttl_s": "ttl",

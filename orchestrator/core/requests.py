@@ -104,14 +104,18 @@ class ReleaseLease:
 
 @dataclass(frozen=True, slots=True)
 class ClaimTick:
-    """Claim a tick before its run starts; at most one claim of a tick ever succeeds.
+    """Claim a start before it is made; at most one claim of it ever succeeds.
 
-    A repeated claim by the same run of the same token succeeds again (its first answer was lost).
+    A claim is repeated with the same words when its answer was lost, and then succeeds again while its run is open.
+    Of a scheduled start (`order_ms` and `instead` are nothing) the tick must be newer than the newest settled one.
     Answer: `TickClaimed` or `TickRefused`.
 
     Attributes:
-        tick_ms: The tick, milliseconds since 1970.
+        tick_ms: The tick, milliseconds since 1970; of an ordered start without a tick that of the order.
+        mark: JSON text of the `OpenRun` that is kept until its end is recorded.
         ahead_ms: How far ahead of the server's clock a tick may lie.
+        order_ms: An ordered start: must be newer than the newest order that was obeyed. 0: it was not ordered.
+        instead: Another attempt: the run whose place it takes, which is open no more. "": it is the first.
     """
 
     job: JobName
@@ -119,18 +123,60 @@ class ClaimTick:
     value: LeaseValue
     tick_ms: int
     run: RunId
+    mark: str
     ahead_ms: int
     asked_at: float
+    order_ms: int = 0
+    instead: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SettleTicks:
+    """Say that ticks (or an order) do not run, and why: they are settled, counted and recorded in one.
+
+    Ticks that are settled already are neither counted nor recorded again. Fenced by the lease.
+    Answer: `TicksSettled`, or `TickRefused` with `lost` or `ahead`.
+
+    Attributes:
+        until_ms: All ticks up to here are settled.
+        count: How many of them were not settled before.
+        what: skipped | missed | doubt (missed; an entry of the history tells it though the ticks are settled already).
+        ahead_ms: How far ahead of the server's clock `until_ms` may lie.
+        entry: Id of the entry in the history.
+        record: JSON text of that entry.
+        keep, keep_bytes: How much history is kept.
+        order_ms: Not ticks but this order is settled (`until_ms` and `count` are 0); 0: it is about ticks.
+    """
+
+    job: JobName
+    key: str
+    value: LeaseValue
+    until_ms: int
+    count: int
+    what: str
+    entry: str
+    record: str
+    keep: int
+    keep_bytes: int
+    ahead_ms: int
+    asked_at: float
+    order_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:
-    """Write how the last run ended. Fenced by its token: an older run never overwrites a newer one.
+    """Write how a run ended, once per run however often it is repeated. Answer: `RunRecorded`.
 
-    Answer: `RunRecorded`.
+    As "the last run" it is fenced by its token: an older run never stands there over a newer one.
 
     Attributes:
-        record: JSON text of the `last` object that `status` shows.
+        record: JSON text: the `last` object that `status` shows, and the entry of the history.
+        keep, keep_bytes: How much history is kept.
+        mark: JSON text of the `OpenRun` that stays while another attempt is awaited; "": the run is open no more.
+        witness: The node of the run says so itself; a successor's word (`lost`) never stands over that.
+        failures: Failed ticks in a row, this one included; None: as they were.
+        success_of: Names of job instances that run after its success: they are nudged, and can look it up. None of
+            them for a run that did not succeed.
     """
 
     job: JobName
@@ -138,6 +184,45 @@ class RecordRun:
     token: Token
     run: RunId
     record: str
+    asked_at: float
+    keep: int = 100
+    keep_bytes: int = 65_536
+    mark: str = ""
+    witness: bool = True
+    failures: int | None = None
+    success_of: tuple[JobName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtSuccesses:
+    """Read when another job succeeded. Answer: `SuccessesSeen`.
+
+    Attributes:
+        job: Who wants to know.
+        key: The lease key of the job that is waited for.
+        after_ms: Only what is newer.
+    """
+
+    job: JobName
+    key: str
+    after_ms: int
+    asked_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class GiveOrder:
+    """Give a standing order for a job in the node's own name (its `at_ms` is the server's). Answer: `OrderGiven`."""
+
+    job: JobName
+    intent: Intent
+    asked_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetTrigger:
+    """Take away an order that was obeyed or refused. Answer: `TriggerForgotten`."""
+
+    order_ms: int
     asked_at: float
 
 
@@ -200,7 +285,11 @@ StoreRequest = (
     | AcquireLease
     | ReleaseLease
     | ClaimTick
+    | SettleTicks
     | RecordRun
+    | LookAtSuccesses
+    | GiveOrder
+    | ForgetTrigger
     | PublishState
     | KeepMembership
     | LeaveCluster

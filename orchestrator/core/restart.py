@@ -15,9 +15,10 @@ tells what ran (its substance), and which order to start it had obeyed.
 import hashlib
 from collections.abc import Mapping
 
+from orchestrator.core.ends import describe_end
 from orchestrator.core.messages import RunEnded
 from orchestrator.core.reload import substance
-from orchestrator.core.run import Run, describe_end, ended_by_itself
+from orchestrator.core.run import Run, ended_by_itself
 from orchestrator.core.spec import Backoff, JobSpec, OnCrashLoop, Restart
 
 LEAST_SHARE = 0.25

@@ -1,19 +1,24 @@
-"""One run of a job as the core sees it, and how it is told to the child and to the record."""
+"""One run of a job as the core sees it, how it is told to the child, and how it came out."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchestrator.core.fitness import Verdict
-from orchestrator.core.messages import KillRun, RunEnded, StopRun
+from orchestrator.core.messages import (
+    Event,
+    KillRun,
+    RunEnded,
+    RunExited,
+    RunStarted,
+    RunStuck,
+    RunUnproven,
+    Say,
+    StopRun,
+)
 from orchestrator.core.nouns import Moment, NodeName, RunId, Token
-from orchestrator.core.reload import substance
 from orchestrator.core.snapshot import iso_utc
 from orchestrator.core.spec import JobSpec, Scope
-
-MOST_OUTPUT_LINES = 10
-MOST_OUTPUT_CHARACTERS = 1500
-"""Of the last output that goes into a run's record: enough to see a traceback's end, small enough for Redis."""
 
 
 class Stage(StrEnum):
@@ -30,6 +35,10 @@ class Reason(StrEnum):
     START = "start"
     SCHEDULE = "schedule"
     CATCH_UP = "catch_up"
+    MANUAL = "manual"
+    AFTER = "after"
+    RETRY = "retry"
+    RERUN = "rerun"
 
 
 @dataclass(slots=True)
@@ -38,7 +47,12 @@ class Run:
 
     Attributes:
         token: The fencing token it was started under.
-        tick_ms: The tick it runs for, None for a service.
+        tick_ms: The tick it runs for, None for a service or an ordered run without one.
+        attempt: Counts from 1.
+        first_reason: Why the first attempt was made.
+        lane: Which of the runs of its job that are alive at once it is, from 0.
+        last_attempt: No other one follows if it fails.
+        note: Who ordered it and why, "" if nobody did.
         grace_s: What the last order to stop allowed; a later order may only shorten it.
         stop_why: Why it is being stopped, "" while it is not.
         killed: SIGKILL was ordered.
@@ -46,6 +60,7 @@ class Run:
         unfit: Why it must not go on, None while it may.
         unproven: Why nobody knows whether it still lives, "" while somebody does.
         stuck: What of it cannot be killed, "" if nothing.
+        reruns: How many of the attempts up to this one follow a lost run.
     """
 
     id: RunId
@@ -53,6 +68,11 @@ class Run:
     tick_ms: int | None
     reason: Reason
     started: Moment
+    attempt: int = 1
+    first_reason: Reason = Reason.START
+    lane: int = 0
+    last_attempt: bool = True
+    note: str = ""
     stage: Stage = Stage.STARTING
     pid: int | None = None
     grace_s: float = field(default=float("inf"))
@@ -62,6 +82,25 @@ class Run:
     unfit: Verdict | None = None
     unproven: str = ""
     stuck: str = ""
+    reruns: int = 0
+
+    def learn(self, event: Event) -> Iterator[Say]:
+        """Take in what its leash tells of it, and say what people must know."""
+        match event:
+            case RunStarted():
+                self.pid = event.pid
+                self.stage = Stage.RUNNING if self.stage is Stage.STARTING else self.stage
+                yield Say("run.started", {"job": event.job, "run": self.id, "pid": event.pid, "token": self.token})
+            case RunExited():
+                self.exited = True
+            case RunUnproven():
+                self.unproven = event.why
+                yield Say("run.unproven", {"job": event.job, "run": self.id, "why": event.why}, "warning")
+            case RunStuck():
+                self.stuck = f"{event.why} (pid {', '.join(map(str, event.pids))})"
+                yield Say("run.stuck", {"job": event.job, "run": self.id, "why": self.stuck}, "error")
+            case _:
+                pass
 
     def stop(self, grace_s: float, why: str, *, failure: bool = False) -> Iterator[StopRun]:
         """Have it stopped in order; again only if that makes it sooner."""
@@ -87,7 +126,7 @@ def child_environment(spec: JobSpec, run: Run, node: NodeName) -> Mapping[str, s
         "ORCHESTRATOR_RUN_ID": run.id,
         "ORCHESTRATOR_NODE": node,
         "ORCHESTRATOR_INSTANCE": str(spec.instance),
-        "ORCHESTRATOR_ATTEMPT": "1",
+        "ORCHESTRATOR_ATTEMPT": str(run.attempt),
         "ORCHESTRATOR_REASON": run.reason.value,
     }
     if spec.scope is Scope.CLUSTER:
@@ -126,59 +165,3 @@ def ended_by_itself(run: Run, ended: RunEnded) -> bool:
 TIMED_OUT = "its time limit is over"
 
 LEASE_LOST = "its lease is lost"
-
-
-def record_of(
-    spec: JobSpec, run: Run, ended: RunEnded, node: NodeName, now: Moment, *, order_ms: int
-) -> dict[str, object]:
-    """Return the `last` object that `status` shows; `order_ms`: when the last order that the run knew was given."""
-    return {
-        "run": run.id,
-        "node": node,
-        "token": run.token,
-        "tick": None if run.tick_ms is None else iso_utc(run.tick_ms / 1000),
-        "reason": run.reason.value,
-        "started": iso_utc(run.started.utc),
-        "ended": iso_utc(now.utc),
-        "elapsed_s": round(ended.elapsed_s, 3),
-        "outcome": outcome(spec, run, ended),
-        "exit_code": ended.exit_code,
-        "signal": ended.signal or None,
-        "error": ended.error or run.stop_why or ("its leash died" if ended.cause == "unproven" else ""),
-        "by_itself": ended_by_itself(run, ended),
-        "output": _last_of(ended.tail),
-        "substance": substance(spec),
-        "order_ms": order_ms,
-    }
-
-
-def _last_of(tail: tuple[str, ...]) -> list[str]:
-    """Return the last lines that fit into a record."""
-    kept: list[str] = []
-    room = MOST_OUTPUT_CHARACTERS
-    for line in reversed(tail[-MOST_OUTPUT_LINES:]):
-        if room <= 0:
-            break
-        kept.append(line[-room:])
-        room -= len(line)
-    return kept[::-1]
-
-
-def exit_status_of(record: Mapping[str, object]) -> int:
-    """Return what a shell would say of a run that failed: its exit code, 128 + its signal, else 1; never 0."""
-    code, signal = record.get("exit_code"), record.get("signal")
-    if isinstance(signal, int) and signal:
-        return 128 + signal
-    return code if isinstance(code, int) and code else 1
-
-
-def describe_end(record: Mapping[str, object]) -> str:
-    """Return the end of a run in one clause: `exit 1`, `signal 9`, `no such file: x`, `it never started: ...`."""
-    error, signal, code = record.get("error"), record.get("signal"), record.get("exit_code")
-    if error and record.get("outcome") not in ("ok", "stopped"):
-        return str(error)
-    if signal:
-        return f"signal {signal}"
-    if code:
-        return f"exit {code}, expected" if record.get("outcome") == "ok" else f"exit {code}"
-    return f"exit {code}" if code is not None else f"it never started: {error}" if error else "it never started"

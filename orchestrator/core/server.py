@@ -72,6 +72,11 @@ class Server:
         self._doubt_at = -NEVER
         self._known_since = NEVER
 
+    @property
+    def ahead_s(self) -> float:
+        """By how much its clock is ahead of our boot clock, as of the last answer."""
+        return self._offset_s
+
     def meeting(self, now_boot: float) -> MeetServer:
         """Return the request that keeps this belief fresh; sent with every heartbeat."""
         self._away = self._away or now_boot - self._asked_at > 2 * self._heartbeat_s + self._request_timeout_s

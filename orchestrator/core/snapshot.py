@@ -17,6 +17,9 @@ from orchestrator.core.spec import Scope
 NOBODY_ALIVE = "no node is alive, or Redis refuses their writes"
 """Why nothing that a node once published about a job can be relied on."""
 
+OFF = ("stopped", "paused")
+"""What may be ordered that keeps a job from running; the words are those of its state as well."""
+
 _View = TypeVar("_View", "NodeView", "JobView")
 
 
@@ -232,13 +235,13 @@ def _told_by_redis(row: JobView, reading: ClusterReading) -> JobView:
         return _told_by_nodes(row, reading)
     lease = reading.leases.get(JobName(row.name))
     intent = reading.intents.get(JobName(row.name))
-    ordered_off = intent is not None and intent.want == "stopped"
+    ordered_off = intent is not None and intent.want in OFF
     if lease is None:
         return row
     row = replace(row, key=lease.key, last=lease.last)
     if lease.value is None:
         if ordered_off and intent is not None:
-            return replace(row, state=State.STOPPED.value, why=stopped_by(intent))
+            return replace(row, state=intent.want, why=stopped_by(intent))
         why = "no node holds the lease" if reading.members else NOBODY_ALIVE
         if lease.malformed:
             why = "what stands under the lease key is no lease"
@@ -251,7 +254,7 @@ def _told_by_redis(row: JobView, reading: ClusterReading) -> JobView:
     pid = state.get("pid")
     word = str(state.get("state", State.STARTING.value))
     # What is over stays as it was told; everything else wants somebody who lives.
-    told = reading.members or word in (State.FAILED, State.STOPPED)
+    told = reading.members or word in (State.FAILED, State.STOPPED, State.PAUSED)
     return replace(
         row,
         state=word,
@@ -272,14 +275,19 @@ def _merged(told: JobView, own: JobView | None, node: str | None) -> JobView:
     if own.holder is not None and own.holder == node and told.holder in (None, node):
         return replace(own, key=told.key, last=told.last or own.last, lease_ms=told.lease_ms or own.lease_ms)
     if told.holder is None and told.state == State.UNHELD.value:
-        state = own.state if own.state in (State.BLOCKED.value, State.FAILED.value, State.STOPPED.value) else told.state
+        state = own.state if own.state in (State.BLOCKED, State.FAILED, *OFF) else told.state
         return replace(told, state=state, why=own.why or told.why, next=own.next)
     return told
 
 
+def ordered_by(intent: Intent) -> str:
+    """Return who gave an order and why, in one clause."""
+    return intent.who + (f": {intent.why}" if intent.why else "")
+
+
 def stopped_by(intent: Intent) -> str:
-    """Return who ordered a stop, in one clause."""
-    return f"stopped by {intent.who}" + (f": {intent.why}" if intent.why else "")
+    """Return what was ordered, a stop or a pause, and by whom, in one clause."""
+    return f"{intent.want} by {ordered_by(intent)}"
 
 
 def _rows(value: object) -> Iterable[Mapping[str, object]]:

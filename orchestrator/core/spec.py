@@ -1,7 +1,6 @@
 """What a jobs.yaml means, after every complaint has been made: frozen, complete, in seconds and tuples.
 
-`config.py` builds these; nothing here reads a file. Relations between numbers are checked where the
-numbers live (`LeaseTiming.problem`), so that no caller can forget them.
+`config/` builds these; nothing here reads a file. The numbers of a lease stand in `timing.py`.
 """
 
 import functools
@@ -10,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from orchestrator.core.nouns import Bucket, Deadlines, JobName
+from orchestrator.core.nouns import Bucket, JobName
+from orchestrator.core.timing import LeaseTiming
 
 BUCKETS = 16
 """Hash tags a cluster's lease keys are spread over: one script call renews all leases of a bucket."""
@@ -75,74 +75,44 @@ class OnUnhealthy(StrEnum):
     RELEASE = "release"
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseTiming:
-    """The numbers of one lease, in seconds. Where only the ttl is given the others scale with it.
+class Misfire(StrEnum):
+    """What becomes of ticks that are found late, within `misfire_grace`.
 
-    Attributes:
-        ttl_s: How long a lease lives without renewal. The longest gap after a crash.
-        heartbeat_s: How often it is renewed.
-        request_timeout_s: When an unanswered request counts as failed.
-        step_down_grace_s: From SIGTERM to SIGKILL when the lease cannot be renewed.
-        kill_time_s: What killing and reaping a tree may take.
-        margin_s: For a late scheduler.
-        clock_rate_error: By how much two clocks' rates may differ (0.01: one percent).
+    ONCE: of several the newest runs. SKIP: none that is later than a ttl. ALL: each, oldest first, one at a time.
     """
 
-    ttl_s: float
-    heartbeat_s: float
-    request_timeout_s: float
-    step_down_grace_s: float
-    kill_time_s: float
-    margin_s: float
-    clock_rate_error: float = 0.01
+    ONCE = "once"
+    SKIP = "skip"
+    ALL = "all"
 
-    SHORTEST_TTL_S = 2.0
 
-    @classmethod
-    def scaled(cls, ttl_s: float, **given: float) -> "LeaseTiming":
-        """Build a timing from its ttl; `given` overrides single numbers by attribute name."""
-        defaults = {
-            "heartbeat_s": ttl_s / 5,
-            "request_timeout_s": min(1.0, ttl_s / 12),
-            "step_down_grace_s": ttl_s / 3,
-            "kill_time_s": min(1.0, ttl_s / 15),
-            "margin_s": min(0.5, max(0.2, ttl_s / 30)),
-        }
-        return cls(ttl_s=ttl_s, **(defaults | given))
+class Overlap(StrEnum):
+    """What becomes of a tick while a run of its job goes on.
 
-    def problem(self) -> str:
-        """Return what is wrong with the relations of the numbers, with the rule and the numbers; "" if nothing.
+    SKIP: it does not run. QUEUE: it waits for the end. REPLACE: the run is stopped for it. ALLOW: both run.
+    """
 
-        The rule leaves room, inside one ttl, for two missed heartbeats, a request that times out, an
-        orderly step-down, the kill and a late scheduler (client-go states its relations alike).
-        """
-        if self.ttl_s < self.SHORTEST_TTL_S:
-            return f"the shortest ttl is {self.SHORTEST_TTL_S:g}s (ttl is {self.ttl_s:g}s)"
-        need = 2 * self.heartbeat_s + self.request_timeout_s + self.step_down_grace_s + self.kill_time_s + self.margin_s
-        have = self.ttl_s * (1 - self.clock_rate_error)
-        if have + 1e-9 >= need:
-            return ""
-        return (
-            "ttl x (1 - clock_rate_error) must be at least 2 x heartbeat + request_timeout + step_down_grace"
-            f" + kill_time + margin: {have:.4g}s < 2 x {self.heartbeat_s:.4g}s + {self.request_timeout_s:.4g}s"
-            f" + {self.step_down_grace_s:.4g}s + {self.kill_time_s:.4g}s + {self.margin_s:.4g}s = {need:.4g}s;"
-            f" raise ttl or lower heartbeat (ttl/5 would be {self.ttl_s / 5:.4g}s)"
-        )
+    SKIP = "skip"
+    QUEUE = "queue"
+    REPLACE = "replace"
+    ALLOW = "allow"
 
-    def deadlines(self, asked_at: float, grace_s: float | None = None) -> Deadlines:
-        """Return until when a run may live if the lease was last renewed by a request written at `asked_at`."""
-        kill_at = self.ends_at(asked_at) - self.kill_time_s
-        return Deadlines(term_at=kill_at - (self.step_down_grace_s if grace_s is None else grace_s), kill_at=kill_at)
 
-    def ends_at(self, asked_at: float) -> float:
-        """Return the instant from which the lease must be taken for lost."""
-        return asked_at + self.ttl_s * (1 - self.clock_rate_error) - self.margin_s
+class OnLost(StrEnum):
+    """What becomes of a tick whose run was lost with its node: nothing more, or it runs once more."""
 
-    @property
-    def ttl_ms(self) -> int:
-        """The ttl in milliseconds."""
-        return round(self.ttl_s * 1000)
+    SKIP = "skip"
+    RERUN = "rerun"
+
+
+class Dst(StrEnum):
+    """How a fixed-time expression is read where the clocks are changed.
+
+    CRON: as cron(8) does, neither lost nor twice. LITERAL: whenever the wall clock matches, so it may be either.
+    """
+
+    CRON = "cron"
+    LITERAL = "literal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,23 +205,72 @@ class LogSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleSpec:
-    """When a cron job is due.
+class RetrySpec:
+    """How a run that failed is tried again: after `delay_s` x `backoff`^n, at most `max_delay_s`.
 
     Attributes:
-        cron: Cron expression, "" where `every_s` is given.
-        every_s: Period in seconds, anchored to 1970-01-01T00:00Z and not to any start; 0 where `cron` is given.
-        timezone: IANA name; only for `cron`.
+        count: How often, after the first attempt; 0: never.
+    """
+
+    count: int = 0
+    delay_s: float = 30.0
+    backoff: float = 2.0
+    max_delay_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySpec:
+    """How much of a job's past is kept in Redis; the older goes first.
+
+    Attributes:
+        runs: Entries at most.
+        max_bytes: Of all entries together.
+    """
+
+    runs: int = 100
+    max_bytes: int = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleSpec:
+    """When a cron job is due: exactly one of `cron`, `every_s`, `at_utc` and `after` is given.
+
+    Attributes:
+        cron: Cron expression.
+        every_s: Period in seconds, anchored to 1970-01-01T00:00Z and not to any start.
+        timezone: IANA name: where `cron` is read, and every tick is shown.
+        at_utc: One instant.
+        after: Name of a cron job: each of its successes is a tick.
+        dst: How `cron` is read where the clocks are changed.
+        not_before_utc: Nothing before this instant is a tick; None: no such bound.
+        not_after_utc: Nothing after this instant is a tick; None: no such bound.
     """
 
     cron: str = ""
     every_s: float = 0.0
     timezone: str = "UTC"
+    at_utc: float | None = None
+    after: str = ""
+    dst: Dst = Dst.CRON
+    not_before_utc: float | None = None
+    not_after_utc: float | None = None
 
     @property
     def identity(self) -> str:
         """Text that changes when the schedule does."""
-        return f"{self.cron}@{self.timezone}" if self.cron else f"every {self.every_s:g}s"
+        if self.after:
+            said = f"after {self.after}"
+        elif self.at_utc is not None:
+            said = f"at {self.at_utc:.3f}"
+        else:
+            said = f"{self.cron}@{self.timezone}" if self.cron else f"every {self.every_s:g}s"
+        if self.dst is not Dst.CRON:
+            said += f" dst {self.dst}"
+        if self.not_before_utc is not None:
+            said += f" from {self.not_before_utc:.3f}"
+        if self.not_after_utc is not None:
+            said += f" until {self.not_after_utc:.3f}"
+        return said
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +289,10 @@ class JobSpec:
             over an earlier one.
         timeout_s: A cron run is stopped after this; None: never.
         misfire_grace_s: A tick found late by more than this is missed.
+        max_instances: Runs at once with `overlap: allow`; more are skipped.
+        jitter_s: A run starts so much later at most than its tick: always the same share of it (see `schedule.py`).
+        pause_after_failures: So many failed ticks in a row pause the job until it is resumed; None: never.
+        history: How much of its past is kept.
         no_restart_exit_codes: A service that ends with one of them is not started again, whatever `restart` says.
         max_age_s: A service is started anew after this, give or take a tenth; None: never.
         max_rss_bytes: A service whose processes hold more memory together is started anew; None: no limit.
@@ -277,7 +300,7 @@ class JobSpec:
         umask, nice, oom_score_adj: None: as the node's.
         limits: (name, value) of setrlimit, soft and hard alike, -1 unlimited; names as in `nofile`, `core`.
         priority: On one node the lower one is started first.
-        after: Names of jobs that must run before this service is started.
+        after: Names of jobs that must run before this service is started; of a cron see `schedule`.
         definition: Short hash of the whole definition; differs where two nodes' files do.
     """
 
@@ -324,6 +347,14 @@ class JobSpec:
     limits: tuple[tuple[str, int], ...] = ()
     priority: int = 0
     after: tuple[str, ...] = ()
+    misfire: Misfire = Misfire.ONCE
+    overlap: Overlap = Overlap.SKIP
+    max_instances: int = 10
+    on_lost: OnLost = OnLost.SKIP
+    retries: RetrySpec = RetrySpec()
+    jitter_s: float = 0.0
+    pause_after_failures: int | None = None
+    history: HistorySpec = HistorySpec()
 
     @property
     def bucket(self) -> Bucket:
@@ -340,6 +371,7 @@ class ClusterSpec:
         redis: URL; None: the embedded server.
         node: Node name from the file; None: the host's.
         node_tags: Tags of the node that loaded the file.
+        max_running: Runs of cron jobs at once on the node that loaded the file; None: no limit.
         source: Absolute path of the file, "" if there was none.
     """
 
@@ -348,4 +380,5 @@ class ClusterSpec:
     redis: str | None = None
     node: str | None = None
     node_tags: tuple[str, ...] = ()
+    max_running: int | None = None
     source: str = ""

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import pairwise
+from math import ceil, floor
 from zoneinfo import ZoneInfo, available_timezones
 
 DAY_S = 86_400
@@ -64,27 +65,27 @@ class Zone:
         """Return what the clocks of the zone show at an instant."""
         return datetime.fromtimestamp(utc, self._tz)
 
+    def instant_of(self, wall: datetime) -> float:
+        """Return when the clocks of the zone show a wall time: of two passes the first, in a gap where it ends."""
+        first = wall.replace(tzinfo=self._tz, fold=0).timestamp()
+        if self.local(first).replace(tzinfo=None, fold=0) == wall:
+            return first
+        # In a gap: the one reading lies before its end, the other behind it.
+        before = wall.replace(tzinfo=self._tz, fold=1).timestamp()
+        change = self.change_between(floor(before), ceil(first))
+        return first if change is None else float(change.at)
+
     def stretch_at(self, utc: int) -> Change:
         """Return the change that began the stretch an instant lies in.
 
         A change longer than a day ago is not looked for, for nothing of it can be felt any more: the
         stretch then begins a day ago, with no change of offset.
         """
-        offset = _offset_at(self._tz, utc)
-        change = Change(utc - DAY_S, offset, offset)
-        for change in self._changes(utc - DAY_S, utc):  # noqa: B007 - the last one is wanted
-            pass
-        return change
+        return _stretch_at(self._tz, utc)
 
     def change_between(self, after: int, until: int) -> Change | None:
         """Return the first change in (after, until]."""
-        return next(self._changes(after, until), None)
-
-    def _changes(self, after: int, until: int) -> Iterator[Change]:
-        for year in range(_year_of(after), _year_of(until) + 1):
-            for change in _changes_in(self._tz, year):
-                if after < change.at <= until:
-                    yield change
+        return next(_changes_between(self._tz, after, until), None)
 
 
 def _look_up(name: str) -> ZoneInfo | None:
@@ -95,6 +96,23 @@ def _look_up(name: str) -> ZoneInfo | None:
     # zoneinfo answers a bad name with KeyError, ValueError (`../etc`) or OSError (a directory: `America`).
     except (KeyError, ValueError, OSError):
         return None
+
+
+@lru_cache(maxsize=1024)
+def _stretch_at(tz: ZoneInfo, utc: int) -> Change:
+    """Cached, since all jobs of a zone ask about the same instant when the ticks of a node are recomputed."""
+    offset = _offset_at(tz, utc)
+    change = Change(utc - DAY_S, offset, offset)
+    for change in _changes_between(tz, utc - DAY_S, utc):  # noqa: B007 - the last one is wanted
+        pass
+    return change
+
+
+def _changes_between(tz: ZoneInfo, after: int, until: int) -> Iterator[Change]:
+    for year in range(_year_of(after), _year_of(until) + 1):
+        for change in _changes_in(tz, year):
+            if after < change.at <= until:
+                yield change
 
 
 def _year_of(utc: int) -> int:

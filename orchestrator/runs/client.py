@@ -15,13 +15,13 @@ Rules of this file:
 
 import asyncio
 import collections
-import os
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from orchestrator import clock
 from orchestrator.core.messages import (
+    ExpectRuns,
     ExtendRun,
     KillRun,
     RunEnded,
@@ -41,10 +41,12 @@ from orchestrator.runs import cgroups, linux, open_files, order, wire
 from orchestrator.runs.launcher_process import LauncherProcess
 from orchestrator.runs.launching import Launching
 from orchestrator.runs.ledger import Ledger
+from orchestrator.runs.leftovers import Trace
 from orchestrator.runs.live_run import LiveRun, Phase
 from orchestrator.runs.oversight import LATE_S, ORDINARY, Limits, Oversight
-from orchestrator.runs.page import SLOTS, Page, Slots
+from orchestrator.runs.page import SLOTS, Page
 from orchestrator.runs.proof import Proof
+from orchestrator.runs.starting import Starting
 from orchestrator.runs.strays import Strays, identify
 from orchestrator.runs.watching import Watching
 
@@ -84,8 +86,6 @@ class Runs:
         self._say = say
         self._limits = limits
         self._runs: dict[RunId, LiveRun] = {}
-        self._by_serial: dict[int, LiveRun] = {}
-        self._slots = Slots()
         self._tails: collections.OrderedDict[RunId, tuple[str, ...]] = collections.OrderedDict()
 
     # What main calls.
@@ -112,6 +112,14 @@ class Runs:
             on_dead=self._on_dead_launcher,
             on_sent=self._on_sent,
             say=self._say,
+        )
+        self._starting = Starting(
+            page=self._page,
+            launching=self._launching,
+            cgroup=self._cgroup,
+            pack=self._pack,
+            trace=self._ledger.look,
+            on_sent=self._on_sent,
         )
         self._proof = Proof(
             strays=self._strays,
@@ -140,18 +148,18 @@ class Runs:
             error = "its lease was over before it could start"
             self._loop.call_soon(self._deliver, RunEnded(start.job, start.run, None, 0, error, "deadline", 0.0))
             return
-        taken = self._slots.take()
-        if taken is None:
+        run = self._starting.start(spec, start)
+        if run is None:
             error = f"this node has {SLOTS} runs already"
             self._loop.call_soon(self._deliver, RunEnded(start.job, start.run, None, 0, error, "exit", 0.0))
             return
-        run = LiveRun(spec, start, *taken)
-        if self._cgroup is not None:
-            run.cgroup = f"{self._cgroup}/run-{run.serial}-{os.getpid()}"
-        self._page.claim(*taken, until.term_at if until else linux.NEVER, until.kill_at if until else linux.NEVER)
-        self._runs[start.run] = self._by_serial[run.serial] = run
-        run.set_limit(_WAIT_LIMIT_S, self._on_never_sent)
-        self._launching.enqueue(run)
+        self._runs[start.run] = run
+        if run.phase is Phase.WAITING:
+            run.set_limit(_WAIT_LIMIT_S, self._on_never_sent)
+
+    def expect(self, expected: ExpectRuns) -> None:
+        """Make ready for starts that are due soon."""
+        self._starting.expect(expected)
 
     def extend(self, extend: ExtendRun) -> None:
         """Move a run's deadlines, on the page, and put its leash's alarm off: no message, no wake-up.
@@ -162,7 +170,11 @@ class Runs:
             term_at = extend.deadlines.term_at
             self._page.extend(run.slot, term_at, extend.deadlines.kill_at)
             # Of three heartbeats one may pass: `LeaseTiming.problem` leaves two before `term_at`.
-            if run.alarm is not None and term_at > run.alarm.at + 1.25 * run.spec.lease.heartbeat_s:
+            if (
+                run.alarm is not None
+                and run.phase is not Phase.SENT
+                and term_at > run.alarm.at + 1.25 * run.spec.lease.heartbeat_s
+            ):
                 run.alarm.arm(term_at)
 
     def stop(self, stop: StopRun) -> None:
@@ -200,6 +212,7 @@ class Runs:
         launcher = self._launching.current
         return {
             "launcher": launcher.pid if launcher else 0,
+            "spares": self._starting.spares(),
             "runs": {str(name): {"leash": run.leash_pid, "child": run.leader_pid} for name, run in self._runs.items()},
         }
 
@@ -212,6 +225,7 @@ class Runs:
         self._oversight.close()
         self._proof.close()
         self._watching.close()
+        self._starting.close()
         graces_s = [run.spec.lease.step_down_grace_s + run.spec.lease.kill_time_s for run in self._runs.values()]
         for run in reversed(list(self._runs.values())):  # what still waits goes first, and is not sent
             self._forget(run)
@@ -249,10 +263,13 @@ class Runs:
 
     # From the leash.
 
-    def _on_sent(self, run: LiveRun) -> None:
+    def _on_sent(self, run: LiveRun, trace: Trace | None = None) -> None:
         assert run.sock is not None  # noqa: S101 - that is what "sent" means
         run.set_limit(self._limits.start_limit_s, self._on_unanswered)
-        self._ledger.opened(run.order.run, run.serial, 0, 0, run.cgroup)  # should all die before the leash answers
+        if trace is not None:
+            self._ledger.enter(trace._replace(run=run.order.run, cgroup=run.cgroup))
+        else:
+            self._ledger.opened(run.order.run, run.serial, 0, 0, run.cgroup)  # should all die before the leash answers
         self._loop.add_reader(run.sock, self._hear, run)
 
     def _hear(self, run: LiveRun) -> None:
@@ -270,19 +287,14 @@ class Runs:
     def _on_leash(self, run: LiveRun, message: wire.Message, fds: list[int]) -> None:
         name, *fields = message
         job, run_id = run.order.job, run.order.run
+        if run.phase is Phase.SENT:
+            self._on_answer(run)
         if name == wire.LEASHED:
-            run.leash_pid, run.leash, run.phase = fields[0], (fds[0] if fds else -1), Phase.LEASHED
+            run.leash_pid, run.leash = fields[0], (fds[0] if fds else -1)
             run.alarm = linux.BootTimer(fds[1]) if len(fds) > 1 else None
-            run.clear_limit()
-            self._oversight.force_in_time(run)
-            self._launching.answered(run)
             self._ledger.opened(run_id, run.serial, run.leash_pid, 0, run.cgroup)
         elif name == wire.STARTED:
-            run.leader_pid, run.phase, run.started_at = fields[0], Phase.RUNNING, clock.boot()
-            run.leader = identify(run.leader_pid)
-            self._ledger.opened(run_id, run.serial, run.leash_pid, run.leader_pid, run.cgroup)
-            self._watching.begin(run)
-            self._deliver(RunStarted(job, run_id, run.leader_pid))
+            self._on_started(run, fields[0])
         elif name == wire.KILLING:
             self._oversight.on_killing(run)
         elif name == wire.STUCK:
@@ -305,6 +317,22 @@ class Runs:
         elif name == wire.LOG_RESTORED:
             self._say(Say("log.restored", {"job": job, "run": run_id, "lost_bytes": fields[0]}))
 
+    def _on_started(self, run: LiveRun, pid: int) -> None:
+        run.phase, run.started_at = Phase.RUNNING, clock.boot()
+        if run.leader_pid != pid:  # that of a spare is known
+            run.leader_pid, run.leader = pid, identify(pid)
+            self._ledger.opened(run.order.run, run.serial, run.leash_pid, pid, run.cgroup)
+        self._watching.begin(run)
+        self._deliver(RunStarted(run.order.job, run.order.run, pid))
+
+    def _on_answer(self, run: LiveRun) -> None:
+        run.phase = Phase.LEASHED
+        if run.alarm is not None:
+            run.alarm.at = -linux.NEVER  # its leash has armed it by now
+        run.clear_limit()
+        self._oversight.force_in_time(run)
+        self._launching.answered(run)
+
     def _remember(self, run: RunId, tail: tuple[str, ...]) -> None:
         self._tails[run] = tail
         while len(self._tails) > MAX_TAILS:
@@ -323,7 +351,10 @@ class Runs:
     def _on_unanswered(self, run: LiveRun) -> None:
         """Give up on a start: whether the launcher carried it out will be known when that launcher is dead."""
         self._hear(run)
-        if run.phase is Phase.SENT and run.launcher is not None:
+        if run.phase is Phase.SENT and run.held:
+            run.kill_leash()
+            self._lose(run, f"its leash did not answer within {self._limits.start_limit_s:g} s")
+        elif run.phase is Phase.SENT and run.launcher is not None:
             run.launcher.kill()
             self._lose(run, f"the launcher did not answer within {self._limits.start_limit_s:g} s")
 
@@ -349,7 +380,7 @@ class Runs:
             for each in [each for each in self._runs.values() if each.phase is Phase.UNPROVEN]:
                 self._on_stuck(each, tuple(fields[0]), fields[1])
             return
-        run = self._by_serial.get(fields[0])
+        run = self._starting.run_of(fields[0])
         if run is None:
             return  # ended already: its leash said so itself
         if name == wire.REFUSED:
@@ -363,13 +394,15 @@ class Runs:
     def _on_dead_launcher(self, launcher: LauncherProcess) -> None:
         for run in [run for run in self._runs.values() if run.launcher is launcher]:
             self._hear(run)
-            if run.phase is Phase.SENT:
+            if run.phase is Phase.SENT and not run.held:
                 self._lose(run, "the launcher died before it answered")
+        self._starting.abandon(launcher)
         self._proof.sweep_soon()
 
     def _on_proven(self, run: LiveRun) -> None:
-        error = "" if run.started_at else f"not started: {run.why}"
-        elapsed_s = clock.boot() - run.started_at if run.started_at else 0.0
+        began_at = run.started_at or self._page.began_at(run.slot, run.serial)
+        error = "" if began_at else f"not started: {run.why}"
+        elapsed_s = clock.boot() - began_at if began_at else 0.0
         if run.cgroup is not None:
             cgroups.remove(run.cgroup)  # nobody else does
         self._end(run, run.ended(cause="unproven", error=error, elapsed_s=elapsed_s))
@@ -379,8 +412,7 @@ class Runs:
     def _end(self, run: LiveRun, ended: RunEnded) -> None:
         self._watching.end(run)
         self._forget(run)
-        self._page.clear(run.slot)
-        self._slots.give_back(run.slot)
+        self._starting.give_back(run)
         self._ledger.closed(run.serial)
         self._loop.call_soon(self._deliver, ended)
         if run.orphaned:
@@ -388,11 +420,12 @@ class Runs:
 
     def _forget(self, run: LiveRun) -> None:
         if run.phase is Phase.WAITING:
-            self._launching.take_back(run)
+            self._starting.take_back(run)
         self._hang_up(run)
         run.close()
         run.phase = Phase.ENDED
-        del self._runs[run.order.run], self._by_serial[run.serial]
+        del self._runs[run.order.run]
+        self._starting.forget(run)
         self._launching.answered(run)
 
     def _hang_up(self, run: LiveRun) -> None:

@@ -13,18 +13,25 @@ Rules of this file:
 
 import contextlib
 import errno
+import json
 import os
 import resource
 import signal
-from collections.abc import Mapping
-from typing import Any
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
 
 from orchestrator.runs import cgroups
-from orchestrator.runs.linux import die_with_parent
+from orchestrator.runs.linux import boot, die_with_parent, name_process
+from orchestrator.runs.page import Page
 
 MAX_REPORT_BYTES = 512
 """Of the one clause that a child may write: one write, one read."""
 
+MAX_COMMAND_BYTES = 65536
+"""Of what a waiting child is told: one message of `wire`."""
+
+_NO_PROGRAM = ["/dev/null/none"]
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
 _CANNOT_START = 127  # a shell's exit status for a command that it cannot start
 
@@ -71,13 +78,63 @@ def fork_errand(
         OSError: No process can be forked.
     """
     leash = os.getpid()
+
+    def begin() -> str:
+        _leave_behind(leash, output)
+        env = _set_up(what, ignored, leash)
+        return _exec(argv, {**env, **env_over})
+
     pid = os.fork()
-    if pid:
-        return pid
-    try:
-        os.write(report, _run(argv, what, env_over, ignored, output, leash))
-    finally:
-        os._exit(_CANNOT_START)
+    if not pid:
+        _become(begin, report)
+    return pid
+
+
+def wait_for_command(
+    orders: socket.socket,
+    sample: dict[str, Any],
+    page: Page,
+    place: tuple[int, int],
+    leash: int,
+    ignored: list[int],
+    output: tuple[int, int],
+    report: int,
+) -> NoReturn:
+    """Wait in a forked child for its command, then become it as a process of `fork_job` does.
+
+    Args:
+        orders: Where the command comes from: a message RUN. At its end the child goes.
+        sample: As `what` of `fork_job`; played through before, so that each page that has to be copied is by then.
+        page: The shared page.
+        place: Slot and serial of the run on it.
+        leash: The parent.
+        ignored: As for `fork_job`.
+        output: Its stdout and stderr.
+        report: As for `fork_job`.
+    """
+
+    def begin() -> str:
+        _leave_behind(leash, output)
+        name_process("orch-ready")
+        orders.setblocking(True)
+        what = json.loads(json.dumps(sample))
+        _exec(_NO_PROGRAM, _set_up(what, ignored, leash))
+        told = orders.recv(MAX_COMMAND_BYTES)
+        if not told:
+            os._exit(_CANNOT_START)  # nobody needs it any more
+        _, what = json.loads(told)
+        if not what["separate"]:
+            os.dup2(1, 2)
+        if what["cgroup"]:
+            cgroups.make(what["cgroup"])
+        env = _set_up(what, ignored, leash)
+        now = boot()
+        if now >= page.term_at(*place):
+            return "its lease was over before it could start"
+        page.begin(*place, now)
+        return _exec(what["argv"], env)
+
+    _become(begin, report)
 
 
 def explain(report: bytes, _what: object = None) -> str:
@@ -85,20 +142,17 @@ def explain(report: bytes, _what: object = None) -> str:
     return report.decode(errors="ignore")  # a cut may have met a character
 
 
-def _run(
-    argv: list[str],
-    what: dict[str, Any],
-    env_over: Mapping[str, str],
-    ignored: list[int],
-    output: tuple[int, int],
-    leash: int,
-) -> bytes:
-    """Exec; return only if that is impossible, with the reason."""
+def _become(begin: Callable[[], str], report: int) -> NoReturn:
+    """Become a program; where that is impossible, report the reason and end."""
     try:
-        os.setsid()
-        _die_with(leash)
-        env = _set_up(what, ignored, output, leash)
-        why = _exec(argv, {**env, **env_over})
+        os.write(report, _why_not(begin))
+    finally:
+        os._exit(_CANNOT_START)
+
+
+def _why_not(begin: Callable[[], str]) -> bytes:
+    try:
+        why = begin()
     except ValueError as error:
         why = str(error)
     except OSError as error:
@@ -120,7 +174,17 @@ def _die_with(leash: int) -> None:
         os._exit(_CANNOT_START)  # the leash died before the line above: nobody would tell us
 
 
-def _set_up(what: dict[str, Any], ignored: list[int], output: tuple[int, int], leash: int) -> dict[str, str]:
+def _leave_behind(leash: int, output: tuple[int, int]) -> None:
+    """Take over nothing of the leash but its output pipes: a session of its own, nothing to read."""
+    os.setsid()
+    _die_with(leash)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(output[0], 1)
+    os.dup2(output[1], 2)  # everything else is closed on exec (PEP 446)
+
+
+def _set_up(what: dict[str, Any], ignored: list[int], leash: int) -> dict[str, str]:
     """Make this process what its program must find, and return the environment."""
     if what["cgroup"] is not None:
         cgroups.join(what["cgroup"])
@@ -130,10 +194,6 @@ def _set_up(what: dict[str, Any], ignored: list[int], output: tuple[int, int], l
     soft = what["open_files"]
     with contextlib.suppress(ValueError):  # more than the hard limit allows by now: ours is the best there is
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(output[0], 1)
-    os.dup2(output[1], 2)  # everything else is closed on exec (PEP 446)
     env: dict[str, str] = what["env"]
     if any(value is not None and value != [] for value in what["identity"].values()):
         from orchestrator.runs import identity  # noqa: PLC0415 - loaded by the launcher it costs each leash 40 KiB

@@ -8,11 +8,12 @@ Rules of this file:
 1. Its children are leashes, whose pids it knows, and strays: processes that a dead leash left. Strays are
    killed. When none is left (see `linux.children` for why that is exact), GONE is said of each dead leash:
    main takes nothing else as proof. A leash that exits with status 0 has itself seen ECHILD.
-2. A leash that is not killing by its bound on the page + backup_s is frozen: it is killed with all below it.
-   A leash that is busy killing says so on the page and is left alone.
+2. A leash that is not killing by its bound on the page is frozen: it is killed with all below it.
+   A leash that is busy killing says so on the page and is left alone. A spare that main has given no run when its
+   time is over, or when main is gone, goes by itself; one that does not is frozen, too.
 3. When main is gone, every run has at most its grace left. The launcher stays until all leashes are gone.
 4. It sleeps: one timer, armed for the earliest bound it knows, wakes it. Bounds only move later, so a wake-up
-   may be too early, never too late.
+   may be too early, never too late: main says LOOK before it gives a run to a spare.
 """
 
 import gc
@@ -25,7 +26,8 @@ from typing import Any
 
 from orchestrator.runs import tree, wire
 from orchestrator.runs.first_process import ignored_signals
-from orchestrator.runs.leash import STUCK_AFTER_S, Leash
+from orchestrator.runs.killing import STUCK_AFTER_S
+from orchestrator.runs.leash import Leash
 from orchestrator.runs.linux import NEVER, BootTimer, become_subreaper, boot, children, name_process
 from orchestrator.runs.page import Page
 from orchestrator.runs.rehearsal import rehearse
@@ -36,17 +38,20 @@ _BUSY_S = 2.0
 _SWEEP_PAUSES_MS = ((0.05, 0), (1.0, 5), (STUCK_AFTER_S, 100), (NEVER, 1000))
 
 
+_SPARE_GOES_IN_S = 1.0
+"""So long after its time a spare that is still there is taken for frozen."""
+
+
 class Held:
     """A leash, as the launcher knows it."""
 
-    __slots__ = ("backup_s", "grace_s", "serial", "slot")
+    __slots__ = ("serial", "slot", "until")
 
-    def __init__(self, serial: int, slot: int, backup_s: float, grace_s: float) -> None:
-        """Note what START said: how long after its bound it is killed, and its grace once main is gone."""
+    def __init__(self, serial: int, slot: int, until: float = NEVER) -> None:
+        """Note what it is for; `until`: a spare waits no longer for its run."""
         self.serial = serial
         self.slot = slot
-        self.backup_s = backup_s
-        self.grace_s = grace_s
+        self.until = until
 
 
 class Launcher:
@@ -111,16 +116,19 @@ class Launcher:
             self._look()
             return
         (name, *fields), fds = received
-        if name == wire.START:
-            serial, slot, backup_s, grace_s = fields
-            self._start(Held(serial, slot, backup_s, grace_s), fds)
+        if name in {wire.START, wire.SPARE}:
+            self._start(Held(*fields), fds, spare=name == wire.SPARE)
+        elif name == wire.LOOK:
+            self._look()
         elif name == wire.PING:
             self._say(wire.PONG, *fields)
 
-    def _start(self, held: Held, fds: list[int]) -> None:
+    def _start(self, held: Held, fds: list[int], *, spare: bool) -> None:
         try:
             what_fd, leash_fd = fds
-            what = wire.from_memory(what_fd)  # here and not in the leash: what it does not touch costs it nothing
+            what: dict[str, Any] | int = what_fd
+            if not spare:
+                what = wire.from_memory(what_fd)  # here and not in the leash: what it does not touch costs it nothing
             pid = os.fork()
             if not pid:
                 self._be_leash(held, what, leash_fd)
@@ -134,8 +142,8 @@ class Launcher:
             for fd in fds:
                 os.close(fd)
 
-    def _be_leash(self, held: Held, what: dict[str, Any], leash_fd: int) -> None:
-        """Become the leash of a run, in the forked process; never returns."""
+    def _be_leash(self, held: Held, what: dict[str, Any] | int, leash_fd: int) -> None:
+        """Become the leash of a run, or a spare, in the forked process; never returns."""
         status = 1
         try:
             os.setsid()
@@ -145,7 +153,8 @@ class Launcher:
             self._wakeups.close()
             with socket.socket(fileno=leash_fd) as sock:
                 sock.setblocking(False)
-                Leash(sock, self._page, held.slot, held.serial, what, self._ignored).hold()
+                orders_or_what = socket.socket(fileno=what) if isinstance(what, int) else what
+                Leash(sock, self._page, (held.slot, held.serial), orders_or_what, self._ignored).hold()
             status = 0
         except BaseException:  # noqa: BLE001 - a bug of ours must end this process and no other; the tree is swept
             sys.excepthook(*sys.exc_info())
@@ -204,8 +213,9 @@ class Launcher:
         self._arm(earliest)
 
     def _bound(self, held: Held) -> float:
-        """Return from when on a leash that is not killing is taken for frozen."""
-        return min(self._page.bound(held.slot, held.serial), self._abandoned_at + held.grace_s) + held.backup_s
+        """Return from when on a leash that is not killing, or a spare that still waits, is taken for frozen."""
+        bound = self._page.bound(held.slot, held.serial, self._abandoned_at)
+        return min(held.until, self._abandoned_at) + _SPARE_GOES_IN_S if bound is None else bound
 
     def _arm(self, at: float) -> None:
         if at < self._armed_at:

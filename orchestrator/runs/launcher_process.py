@@ -18,6 +18,7 @@ from orchestrator.runs import launcher, wire
 _ROOT = Path(__file__).parents[2]
 _FIRST_ANSWER_S = 10.0
 """An interpreter on a busy machine with a cold disk needs seconds until it listens."""
+_WORDS_A_TURN = 16
 _OWN_STDERR_FD = 2
 _MAX_ERRORS_BYTES = 1 << 20
 """What launchers and leashes say when they break is kept in a file up to this size."""
@@ -106,7 +107,9 @@ class LauncherProcess:
             self.kill()
 
     def _read(self) -> None:
-        while self._sock.fileno() >= 0:
+        for _ in range(_WORDS_A_TURN):  # a thousand leashes may go at once, and renewals must get their turn
+            if self._sock.fileno() < 0:
+                return
             try:
                 received = wire.receive(self._sock)
             except BlockingIOError:

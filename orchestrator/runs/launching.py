@@ -141,10 +141,7 @@ class Launching:
         what_fd = -1
         try:
             what_fd = wire.in_memory(self._pack(run))
-            lease = run.spec.lease
-            # Half the margin is the launcher's, the other half is left for the killing.
-            message = (wire.START, run.serial, run.slot, lease.margin_s / 2, lease.step_down_grace_s)
-            sent = launcher.send(*message, fds=(what_fd, theirs.fileno()))
+            sent = launcher.send(wire.START, run.serial, run.slot, fds=(what_fd, theirs.fileno()))
         except OSError:
             ours.close()
             raise

@@ -11,10 +11,13 @@ Rules of this file:
 3. What ends a run, and when, is decided in `ending`; this file measures, signals and reaps.
 4. No import and little garbage after the fork: what is not touched stays shared with the launcher. What a plain
    run does not need is not called for it: each function that is called once costs a page or two.
-5. The hook for success or failure is forked once nothing of the job is left, and then lives as the job did: under
+5. A spare waits for its run with all that can be done before. It is told one run, once; from then on it is a leash
+   like any other. Main's end is its own.
+6. The hook for success or failure is forked once nothing of the job is left, and then lives as the job did: under
    the lease, main's orders and its own limit. What is told of the run is the job's end and not the hook's.
 """
 
+import json
 import os
 import select
 import signal
@@ -26,17 +29,12 @@ from orchestrator.runs import cgroups, errands, tree, wire
 from orchestrator.runs.ending import ENDING, KILLING, Ending
 from orchestrator.runs.errands import Errand, Errands
 from orchestrator.runs.first_process import explain, fork_job
-from orchestrator.runs.linux import NEVER, BootTimer, become_subreaper, boot, descendants, name_process
+from orchestrator.runs.killing import Killing
+from orchestrator.runs.linux import NEVER, BootTimer, become_subreaper, boot, name_process
 from orchestrator.runs.output import Output
 from orchestrator.runs.page import Page
+from orchestrator.runs.ready import ReadyProcess
 from orchestrator.runs.wakeups import Wakeups
-
-STUCK_AFTER_S = 10.0
-"""A tree that lives so long after its first SIGKILL is reported; a busy machine needs far less (40 ms at most)."""
-
-_KILL_PAUSES_MS = ((0.05, 0), (0.5, 2), (2.0, 20), (STUCK_AFTER_S, 100), (NEVER, 1000))
-"""How long to wait between two kill rounds, by the age of the first: at once against whatever forks and exits,
-a second later for what waits in the kernel. The end of a child cuts the pause short."""
 
 
 class Leash:
@@ -54,15 +52,16 @@ class Leash:
         "_gone",
         "_handlers",
         "_ignored",
-        "_killing_since",
+        "_killing",
         "_last_hook",
+        "_orders",
         "_output",
         "_over_at",
         "_page",
         "_pipes",
         "_poll",
+        "_ready",
         "_report",
-        "_said_stuck",
         "_serial",
         "_slot",
         "_sock",
@@ -73,23 +72,27 @@ class Leash:
     )
 
     def __init__(
-        self, sock: socket.socket, page: Page, slot: int, serial: int, what: dict[str, Any], ignored: list[int]
+        self,
+        sock: socket.socket,
+        page: Page,
+        place: tuple[int, int],
+        what: dict[str, Any] | socket.socket,
+        ignored: list[int],
     ) -> None:
         """Take over what the launcher was sent.
 
         Args:
             sock: To main.
             page: The shared page.
-            slot: Of this run on the page.
-            serial: Of this run.
-            what: See `order.what_to_run`.
+            place: Slot of this run on the page, and its serial.
+            what: See `order.what_to_run`. A spare, which will be told by main: where its first process will be, too.
             ignored: Signals that this process ignores and a job must not.
         """
         self._sock = sock
         self._page = page
-        self._slot = slot
-        self._serial = serial
-        self._what = what
+        self._slot, self._serial = place
+        self._orders = what if isinstance(what, socket.socket) else None
+        self._what: dict[str, Any] = {} if isinstance(what, socket.socket) else what
         self._ignored = ignored
         self._ending = Ending()
         self._alarm = BootTimer()  # for the page alone: main puts it off
@@ -98,6 +101,7 @@ class Leash:
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], None]] = {}
         self._pipes: list[int] = []
+        self._ready: ReadyProcess | None = None
         self._output: Output
         self._errands: Errands
         self._report = -1
@@ -109,28 +113,18 @@ class Leash:
         self._by_command = False
         self._last_hook = ""
         self._forked_at = self._over_at = 0.0
-        self._killing_since = NEVER
-        self._said_stuck: list[int] = []
+        self._killing: Killing | None = None
 
     def hold(self) -> None:
-        """Start the job, and return when nothing of it is left."""
+        """Start the job, a spare once it is told which, and return when nothing of it is left."""
         become_subreaper()
         name_process("orch-leash")
+        if self._orders:
+            self._ready = ReadyProcess(self._sock, self._orders, self._page, (self._slot, self._serial))
         own = os.pidfd_open(os.getpid())
-        self._say(wire.LEASHED, os.getpid(), fds=(own, self._alarm.fd))
+        self._say(wire.LEASHED, os.getpid(), self._ready.pid if self._ready else 0, fds=(own, self._alarm.fd))
         os.close(own)
-        self._watch(self._sock.fileno(), self._on_order)
-        self._on_order()
-        if self._ending.cause:
-            self._refuse("ended before it was started", self._ending.cause)
-            return
-        if boot() >= self._page.term_at(self._slot, self._serial):
-            self._refuse("its lease was over before it could start", "deadline")
-            return
-        try:
-            self._start()
-        except OSError as error:
-            self._refuse(f"cannot start a process: {error.strerror}", "exit")
+        if not (self._is_told(self._ready) if self._ready else self._is_begun()):
             return
         while not self._gone:
             self._turn()
@@ -138,26 +132,65 @@ class Leash:
         self._run_last_hook()
         self._finish(cause)
 
-    def _start(self) -> None:
-        what = self._what
-        if what["cgroup"]:
-            cgroups.make(what["cgroup"])
+    def _is_begun(self) -> bool:
+        """Fork the job's first process; False if that is not to be, or cannot be."""
+        self._watch(self._sock.fileno(), self._on_order)
+        self._on_order()
+        if self._ending.cause:
+            self._refuse("ended before it was started", self._ending.cause)
+            return False
+        if boot() >= self._page.term_at(self._slot, self._serial):
+            self._refuse("its lease was over before it could start", "deadline")
+            return False
+        try:
+            if self._what["cgroup"]:
+                cgroups.make(self._what["cgroup"])
+            ends = self._prepare([])
+            self._report, report = os.pipe2(os.O_CLOEXEC)
+            self._forked_at = boot()
+            self._child = fork_job(self._what, self._ignored, ends, report)
+            os.close(report)
+        except OSError as error:
+            self._refuse(f"cannot start a process: {error.strerror}", "exit")
+            return False
+        self._attend()
+        return True
+
+    def _is_told(self, ready: ReadyProcess) -> bool:
+        """Wait for the run of a spare, whose first process has begun by then; False if main needs the spare no more."""
+        told = ready.wait(self._sock, self._alarm, self._wakeups)
+        if not told:
+            ready.dismiss()
+            return False
+        _, self._what = json.loads(told)
+        self._prepare(ready.pipes)
+        self._report, self._child = ready.report, ready.pid
+        self._forked_at = self._page.began_at(self._slot, self._serial) or boot()
+        self._watch(self._sock.fileno(), self._on_order)
+        self._attend()
+        if ready.ended_at:
+            self._on_child(ready.ended_at)
+        return True
+
+    def _prepare(self, pipes: list[tuple[int, int]]) -> tuple[int, int]:
+        """Make ready for the output of all processes; return what is their stdout and their stderr."""
         output = self._output = Output(
-            what["log"],
+            self._what["log"],
             on_failed=self._on_log_failed,
             on_restored=self._on_log_restored,
+            pipes=pipes,
         )
         # Our copies of these ends stay open for errands to come. Nobody waits for the end of a pipe.
         ends = (output.stdout_fd, output.stderr_fd)
-        self._errands = Errands(what, self._ignored, ends, self._on_errand)
-        self._report, report = os.pipe2(os.O_CLOEXEC)
-        self._forked_at = boot()
-        self._child = fork_job(what, self._ignored, ends, report)
+        self._errands = Errands(self._what, self._ignored, ends, self._on_errand)
+        return ends
+
+    def _attend(self) -> None:
+        """Take notice of whatever happens to the job from now on."""
         self._alive = True
-        os.close(report)
         self._watch(self._alarm.fd, self._alarm.clear)
         self._watch(self._wakeups.fd, self._on_child)
-        self._pipes = output.read_fds()
+        self._pipes = self._output.read_fds()
         for fd in self._pipes:
             self._poll.register(fd, select.POLLIN)
         self._watch(self._report, self._on_report)
@@ -179,7 +212,8 @@ class Leash:
         self._arm(NEVER if killing else due_at)
         struck = killing or self._ending.lease_struck
         self._alarm.arm(NEVER if struck else self._page.term_at(self._slot, self._serial))
-        for fd, _ in self._poll.poll(self._pause_ms() if killing else None):
+        pause_ms = None if not killing else self._killing.pause_ms(boot()) if self._killing else 0
+        for fd, _ in self._poll.poll(pause_ms):
             if fd in self._handlers:
                 self._handlers[fd]()
             elif fd in self._pipes and not self._output.pull(fd):
@@ -234,35 +268,26 @@ class Leash:
         self._errands.ask_to_end(signum, hooks_go_on=after_exit)
 
     def _kill(self, now: float) -> None:
-        if self._killing_since == NEVER:
-            self._killing_since = now
+        if self._killing is None:
+            self._killing = Killing(now)
             self._say(wire.KILLING)
         self._page.acting(self._slot, self._serial, now)
         self._errands.cut_short()
-        if self._what["cgroup"]:
-            cgroups.kill(self._what["cgroup"])
-        refused = tree.kill_below(os.getpid())
+        self._killing.strike(self._what["cgroup"])
         self._on_child()
-        if not self._gone and now - self._killing_since >= STUCK_AFTER_S:
-            alive = descendants(os.getpid())
-            if alive != self._said_stuck:
-                self._said_stuck = alive
-                self._say(wire.STUCK, alive[:100], tree.why_alive(alive, refused))
-
-    def _pause_ms(self) -> int:
-        age_s = boot() - self._killing_since
-        return next(pause_ms for until_s, pause_ms in _KILL_PAUSES_MS if age_s < until_s)
+        if not self._gone and (stuck := self._killing.stuck(now)):
+            self._say(wire.STUCK, *stuck)
 
     # From the tree.
 
-    def _on_child(self) -> None:
+    def _on_child(self, noticed_at: float = 0.0) -> None:
         self._wakeups.clear()
         ended, nothing_left = tree.reap()
         for pid, status in ended:
             if self._errands.ended(pid, status):
                 continue
             if not self._last_hook:
-                self._over_at = boot()
+                self._over_at = noticed_at or boot()
             if self._alive and pid == self._child:
                 self._alive = False
                 self._status = status
@@ -312,7 +337,7 @@ class Leash:
         limit = min(until, self._errands.due_at())
         self._ending = Ending(limit)
         self._page.commit(self._slot, self._serial, limit)
-        self._killing_since = NEVER
+        self._killing = None
         self._gone = False
         self._say(wire.LAST_HOOK, name, limit - boot())
         while not self._gone:

@@ -121,8 +121,18 @@ class Ledger:
         if leader_pid:
             leader = look_at(leader_pid)
             trace = trace._replace(leader=leader.identity if leader else UNKNOWN)
-        self._forget(serial)
-        entry = self._open[serial] = Entry(trace, self._line(trace))
+        self.enter(trace)
+
+    def look(self, serial: int, leash_pid: int, leader_pid: int) -> Trace:
+        """Return what is seen of processes that wait for a run; it is entered when that has an id."""
+        trace = self._trace("", serial, leash_pid, None)
+        leader = look_at(leader_pid)
+        return trace._replace(leader=leader.identity if leader else UNKNOWN)
+
+    def enter(self, trace: Trace) -> None:
+        """Note a run that lives, all of it known."""
+        self._forget(trace.serial)
+        entry = self._open[trace.serial] = Entry(trace, self._line(trace))
         self._open_bytes += len(entry.line)
         self._append(entry.line)
 

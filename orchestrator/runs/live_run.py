@@ -4,7 +4,7 @@ Phases::
 
     phase      what holds                                                        next
     WAITING    not sent: it can still be taken back                              SENT
-    SENT       a launcher was told once, and is never told again                 LEASHED, UNPROVEN, ENDED
+    SENT       a launcher, or a spare, was told once; nobody is told again       LEASHED, RUNNING, UNPROVEN, ENDED
     LEASHED    its leash answers                                                 RUNNING, UNPROVEN, ENDED
     RUNNING    exec succeeded                                                    UNPROVEN, ENDED
     UNPROVEN   its leash is gone or does not answer; the tree may live           ENDED, on proof
@@ -22,11 +22,13 @@ from enum import Enum
 
 import psutil
 
+from orchestrator import clock
 from orchestrator.core.messages import RunEnded, StartRun
 from orchestrator.core.spec import JobSpec
 from orchestrator.runs import wire
 from orchestrator.runs.launcher_process import LauncherProcess
 from orchestrator.runs.linux import NEVER, BootTimer
+from orchestrator.runs.spares import Spare
 
 
 class Phase(Enum):
@@ -49,7 +51,8 @@ class LiveRun:
         order: The order that started it.
         slot: On the shared page.
         serial: Of the run, on the page and on the wire.
-        launcher: The one that was told to start it; None while waiting.
+        launcher: The one whose child its leash is; None while waiting.
+        spare: The spare that will be told to start it; None: a launcher will be, or somebody was told.
         sock: To its leash; None while waiting and once unproven.
         leash_pid: 0 while unknown.
         leash: A pidfd: whatever becomes of the pid, it means this leash. -1 while unknown.
@@ -72,6 +75,7 @@ class LiveRun:
     serial: int
     phase: Phase = Phase.WAITING
     launcher: LauncherProcess | None = None
+    spare: Spare | None = None
     sock: socket.socket | None = None
     leash_pid: int = 0
     leash: int = -1
@@ -88,8 +92,8 @@ class LiveRun:
 
     @property
     def held(self) -> bool:
-        """Whether a leash that main knows holds it."""
-        return self.phase in {Phase.LEASHED, Phase.RUNNING}
+        """Whether a leash that main knows holds it; what a spare was told it may not have heard yet."""
+        return self.phase in {Phase.LEASHED, Phase.RUNNING} or (self.phase is Phase.SENT and self.leash_pid > 0)
 
     @property
     def orphaned(self) -> bool:
@@ -104,6 +108,8 @@ class LiveRun:
         """Send a message to its leash; return why that is impossible, in one clause, "" if it was sent."""
         try:
             if self.sock is not None and wire.send(self.sock, *message):
+                if self.phase is Phase.SENT and self.alarm is not None:
+                    self.alarm.arm(clock.boot())  # a spare does not look at its socket before
                 return ""
         except BlockingIOError:
             return "its leash does not read"
@@ -130,9 +136,24 @@ class LiveRun:
             self.limit.cancel()
             self.limit = None
 
+    def take_over(self, spare: Spare) -> None:
+        """Have its leash in a spare that was told to start it."""
+        self.spare = None
+        self.sock, self.launcher, self.phase = spare.sock, spare.launcher, Phase.SENT
+        self.leash_pid, self.leash, self.alarm = spare.leash_pid, spare.leash, spare.alarm
+        self.leader = spare.first
+        self.leader_pid = spare.first.pid if spare.first is not None else 0
+
+    def let_go_of_spare(self) -> None:
+        """Do without the spare; it goes by itself."""
+        if self.spare is not None:
+            self.spare.close()
+            self.spare = None
+
     def close(self) -> None:
-        """Give the timers and the pidfd back."""
+        """Give the timers, the pidfd and a spare that was not told back."""
         self.clear_limit()
+        self.let_go_of_spare()
         if self.alarm is not None:
             self.alarm.close()
             self.alarm = None

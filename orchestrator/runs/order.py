@@ -1,6 +1,14 @@
 """From a job's spec and the order to start it to what a leash is sent: pure.
 
 It knows what a child must find in its environment, what must never get there, and where its output goes.
+
+Two writers never share a log file, or each would rotate it away from under the other. A job's runs follow one another
+in one file; those that are alive at once (`overlap: allow`) have a lane each, and a lane has files of its own:
+
+    lane 0    beat.log       beat.log.1 ...      beat.err.log       what every other job has
+    lane 1    beat~1.log     beat~1.log.1 ...    beat~1.err.log     no job's or instance's name has a `~`
+
+A `file` of the job's own gets its lanes in the same way. What is no file stays one for all: what leads below /dev.
 """
 
 import fnmatch
@@ -45,18 +53,21 @@ def environment(heritage: Mapping[str, str], spec: JobSpec, order: StartRun) -> 
     return {**inherited, **spec.env, **order.env}
 
 
-def log_path(directory: Path, spec: JobSpec) -> Path | None:
-    """Return the file that the output of the job's runs goes to, None where it goes to no file."""
+def log_path(directory: Path, spec: JobSpec, lane: int = 0) -> Path | None:
+    """Return the file that the output of the job's runs in a lane goes to, None where it goes to no file."""
     if spec.log.mode != "file":
         return None
+    path = directory / "logs" / f"{quote(spec.name, safe=' @+=,:')}.log"
     if spec.log.file is not None:
-        return Path(spec.log.file)
-    return directory / "logs" / f"{quote(spec.name, safe=' @+=,:')}.log"
+        path = Path(spec.log.file)
+    if not lane or path.parts[:2] == ("/", "dev"):
+        return path
+    return path.with_name(f"{path.stem}~{lane}{path.suffix}")
 
 
-def err_log_path(directory: Path, spec: JobSpec) -> Path | None:
+def err_log_path(directory: Path, spec: JobSpec, lane: int = 0) -> Path | None:
     """Return the file that the job's stderr goes to, None where it has none of its own."""
-    path = log_path(directory, spec)
+    path = log_path(directory, spec, lane)
     if path is None or spec.log.stderr != "separate":
         return None
     return path.with_name(f"{path.stem}.err{path.suffix}")
@@ -82,7 +93,8 @@ def what_to_run(
         cgroup: The directory of the run's own cgroup, which its leash makes; None: it gets none.
     """
     stop = spec.stop
-    hooks = {name: hook for name, hook in _hooks(spec).items() if hook is not None}
+    hooks = {name: hook for name, hook in _hooks(spec, order).items() if hook is not None}
+    log = _log(directory, spec, order.lane)
     return {
         "argv": list(spec.argv),
         "env": environment(heritage, spec, order),
@@ -97,7 +109,8 @@ def what_to_run(
         "abandon_grace_s": spec.lease.step_down_grace_s,
         "success": sorted(spec.success_exit_codes),
         "hooks": {name: {"argv": hook.command, "timeout_s": hook.timeout_s} for name, hook in hooks.items()},
-        "log": _log(directory, spec),
+        "log": log,
+        "separate": log is not None and spec.log.stderr == "separate",
     }
 
 
@@ -113,23 +126,23 @@ def _identity(spec: JobSpec) -> dict[str, object]:
     }
 
 
-def _hooks(spec: JobSpec) -> dict[str, Hook | None]:
+def _hooks(spec: JobSpec, order: StartRun) -> dict[str, Hook | None]:
     return {
         "on_start": spec.on_start,
         "on_success": spec.on_success,
-        "on_failure": spec.on_failure,
+        "on_failure": spec.on_failure if order.last_attempt else None,
         "on_step_down": spec.on_step_down,
     }
 
 
-def _log(directory: Path, spec: JobSpec) -> dict[str, object] | None:
-    log, path = spec.log, log_path(directory, spec)
+def _log(directory: Path, spec: JobSpec, lane: int) -> dict[str, object] | None:
+    log, path = spec.log, log_path(directory, spec, lane)
     if log.mode == "journal":
         separate = log.stderr == "separate"
         return {"journal": True, "name": spec.name, "timestamps": log.timestamps, "separate": separate}
     if path is None:
         return None
-    err_path = err_log_path(directory, spec)
+    err_path = err_log_path(directory, spec, lane)
     return {
         "path": str(path),
         "err_path": err_path and str(err_path),

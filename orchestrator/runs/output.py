@@ -8,7 +8,7 @@ It knows what a job's `log` means; it must never know why a run ends.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from orchestrator.runs.journal import INFORMATION, WARNING, Channel, Lines
@@ -29,7 +29,12 @@ class Output:
     __slots__ = ("_pumps", "_sinks", "stderr_fd", "stdout_fd", "tail")
 
     def __init__(
-        self, log: dict[str, Any] | None, *, on_failed: Callable[[str], object], on_restored: Callable[[int], object]
+        self,
+        log: dict[str, Any] | None,
+        *,
+        on_failed: Callable[[str], object],
+        on_restored: Callable[[int], object],
+        pipes: Sequence[tuple[int, int]] = (),
     ) -> None:
         """Make the pipes; nothing is opened for writing before there is output.
 
@@ -37,6 +42,7 @@ class Output:
             log: See `order.what_to_run`.
             on_failed: Called once when output begins to get lost, with the reason in one clause.
             on_restored: Called when it is written again, with the number of bytes lost.
+            pipes: Those that are there already; what is not needed of them is closed.
 
         Raises:
             OSError: No pipe can be made.
@@ -47,10 +53,13 @@ class Output:
         self.stdout_fd = self.stderr_fd = -1
         ends = []
         for stream, sink in enumerate(self._sinks):
-            read_end, write_end = os.pipe2(os.O_CLOEXEC)
+            read_end, write_end = pipes[stream] if pipes else os.pipe2(os.O_CLOEXEC)
             self._pumps[read_end] = Pump(read_end, sink, self.tail, stream)
             ends.append(write_end)
         self.stdout_fd, self.stderr_fd = ends[0], ends[-1]
+        for unneeded in pipes[len(self._sinks) :]:
+            for end in unneeded:
+                os.close(end)
 
     def close_child_ends(self) -> None:
         """Close the ends that belong to the job, once it has them."""

@@ -1,7 +1,7 @@
 """The shared page: until when each run may live, readable without a message and without a wake-up.
 
 A memfd, mapped by main, by each launcher and by each leash (a replaced launcher maps the same one).
-One slot a run, of eight doubles; each double has exactly one writer:
+One slot a run or a spare leash, of eight doubles; each double has exactly one writer:
 
     cell        writer   meaning
     SERIAL      main     which run the slot belongs to; 0: nobody's
@@ -9,6 +9,9 @@ One slot a run, of eight doubles; each double has exactly one writer:
     KILL_AT     main     SIGKILL to the tree, until nothing is left
     KILL_BY     leash    it has begun to end the run and will kill by then, whatever main writes now
     ACTING_AT   leash    when it last went through its kill loop: a busy leash is no frozen leash
+    BACKUP_S    main     so long after its bound a leash that is not killing is taken for frozen
+    GRACE_S     main     the run's grace once main is gone
+    BEGAN_AT    spare    when its first process became the job; 0: it did not, or the leash forked it and knows
 
 Rules of this file:
 1. An aligned double is read and written at once (`memoryview.cast("d")` copies eight bytes), so a single
@@ -32,7 +35,7 @@ SLOTS = 4096
 
 _CELLS = 8
 _BYTES = SLOTS * _CELLS * 8
-_SERIAL, _TERM_AT, _KILL_AT, _KILL_BY, _ACTING_AT = range(5)
+_SERIAL, _TERM_AT, _KILL_AT, _KILL_BY, _ACTING_AT, _BACKUP_S, _GRACE_S, _BEGAN_AT = range(8)
 _OVER = float("-inf")
 
 
@@ -62,9 +65,14 @@ class Page:
 
     # Main's cells.
 
-    def claim(self, slot: int, serial: int, term_at: float, kill_at: float) -> None:
+    def claim(
+        self, slot: int, serial: int, term_at: float, kill_at: float, *, backup_s: float = 0.0, grace_s: float = 0.0
+    ) -> None:
         """Give a slot to a run."""
         start = slot * _CELLS
+        self._cells[start + _BEGAN_AT] = 0.0
+        self._cells[start + _BACKUP_S] = backup_s
+        self._cells[start + _GRACE_S] = grace_s
         self._cells[start + _KILL_AT] = kill_at
         self._cells[start + _TERM_AT] = term_at
         self._cells[start + _KILL_BY] = NEVER
@@ -96,7 +104,18 @@ class Page:
         if self._cells[start + _SERIAL] == serial:
             self._cells[start + _ACTING_AT] = now
 
+    def begin(self, slot: int, serial: int, now: float) -> None:
+        """Say that a spare's first process becomes the job right now."""
+        start = slot * _CELLS
+        if self._cells[start + _SERIAL] == serial:
+            self._cells[start + _BEGAN_AT] = now
+
     # What the leash and the launcher read.
+
+    def began_at(self, slot: int, serial: int) -> float:
+        """Return when a spare's first process became the job, 0 if it did not."""
+        start = slot * _CELLS
+        return self._cells[start + _BEGAN_AT] if self._cells[start + _SERIAL] == serial else 0.0
 
     def term_at(self, slot: int, serial: int) -> float:
         """Return when the tree is to be asked to end; long past if the slot is not this run's."""
@@ -108,15 +127,29 @@ class Page:
         start = slot * _CELLS
         return self._cells[start + _KILL_AT] if self._cells[start + _SERIAL] == serial else _OVER
 
-    def bound(self, slot: int, serial: int) -> float:
-        """Return when the leash must be killing at the latest: KILL_AT, or KILL_BY if that is earlier.
+    def bound(self, slot: int, serial: int, abandoned_at: float = NEVER) -> float | None:
+        """Return from when on a leash that is not killing is taken for frozen.
 
-        Never if the slot is not this run's any more: main gave it back, so it has proof of the run's end.
+        That is a while after KILL_AT, or KILL_BY if that is earlier, or after the grace since main was gone.
+
+        Args:
+            slot: Of the run.
+            serial: Of the run.
+            abandoned_at: When main was gone.
+
+        Returns:
+            None if the slot is not this run's: not yet (a spare), or not any more: main gave it back, so it has proof
+            of the run's end.
         """
         start = slot * _CELLS
         if self._cells[start + _SERIAL] != serial:
-            return NEVER
-        return min(self._cells[start + _KILL_AT], self._cells[start + _KILL_BY])
+            return None
+        ends = (
+            self._cells[start + _KILL_AT],
+            self._cells[start + _KILL_BY],
+            abandoned_at + self._cells[start + _GRACE_S],
+        )
+        return min(ends) + self._cells[start + _BACKUP_S]
 
     def acting_at(self, slot: int) -> float:
         """Return when the slot's leash last went through its kill loop."""

@@ -10,38 +10,16 @@ It knows the leash; it must never touch the shared page, a real run, or anything
 import contextlib
 import os
 import signal
-from typing import Any
 
 from orchestrator.runs import wire
 from orchestrator.runs.leash import Leash
 from orchestrator.runs.linux import NEVER
 from orchestrator.runs.page import Page
-
-_WHAT: dict[str, Any] = {
-    "argv": ["/bin/sh", "-c", "echo"],
-    "env": {},
-    "named": [],
-    "cwd": None,
-    "open_files": 1024,
-    "stop_signal": int(signal.SIGTERM),
-    "rest_grace_s": 1.0,
-    "abandon_grace_s": 1.0,
-    "log": {"path": os.devnull, "err_path": None, "max_bytes": 4096, "backups": 1, "timestamps": False},
-    "identity": {
-        **dict.fromkeys(("user", "group", "umask", "nice", "oom_score_adj")),
-        "limits": [],
-        "env_files": [],
-    },
-    "cgroup": None,
-    "stop_command": None,
-    "success": [0],
-    "hooks": {},
-}
-"""A run that writes a line and ends; see `order.what_to_run`."""
+from orchestrator.runs.ready import SAMPLE
 
 
 def rehearse(ignored: list[int]) -> None:
-    """Hold one short run, and leave nothing of it behind; to be called while this process has no children.
+    """Hold a short run, and one in a spare, and leave nothing behind; to be called while this process has no children.
 
     Args:
         ignored: Signals that this process ignores and a job must not.
@@ -51,7 +29,14 @@ def rehearse(ignored: list[int]) -> None:
     page.claim(0, 1, NEVER, NEVER)
     ours, theirs = wire.pair()
     with contextlib.suppress(OSError), ours, theirs:  # what does not work here is told by the first real run
-        Leash(theirs, page, 0, 1, _WHAT, ignored).hold()
+        Leash(theirs, page, (0, 1), SAMPLE, ignored).hold()
+    ours, theirs = wire.pair()
+    tell, orders = wire.pair()
+    for each in (ours, tell):
+        wire.send(each, wire.RUN, SAMPLE)
+    ours.close()
+    with contextlib.suppress(OSError), tell, theirs:
+        Leash(theirs, page, (0, 1), orders, ignored).hold()
     signal.set_wakeup_fd(-1)
     page.close()
     for fd in _open_fds() - before:

@@ -3,17 +3,23 @@
 SEQPACKET unix sockets: messages keep their bounds, the end of either side is seen at once. A message is
 a JSON array, its first element one of the names below; descriptors ride along (SCM_RIGHTS).
 
-    main -> launcher    START serial slot backup_s grace_s   + [what to run (a memfd), the leash's socket]
+    main -> launcher    START serial slot                     + [what to run (a memfd), the leash's socket]
+                        SPARE serial slot until               + [its first process's socket, the leash's]; a leash
+                                                              that waits for a run
+                        LOOK                                  spares are given runs just now: their bounds are new
                         PING n
     launcher -> main    PONG n
                         REFUSED serial why                    no leash was forked
                         GONE serial                           that leash is dead, and no stray is left here
                         STUCK pids why                        strays that do not die
-    main -> leash       STOP grace_s failure                  again with less: shorter
+    main -> leash       RUN what                              to a spare: what to run, once; to its waiting first
+                                                              process, on a socket of its own, the same
+                        STOP grace_s failure                  again with less: shorter
                         KILL
                         CHECK n argv timeout_s                is the job healthy, in the words of a command?
                         RELOAD signum argv                    to the first process; 0 and a command, or null
-    leash -> main       LEASHED pid                           + [its own pidfd]
+    leash -> main       LEASHED pid ready_pid                 + [its own pidfd, its alarm]; a spare has a first
+                                                              process that waits for its command, else 0
                         STARTED pid                           exec succeeded
                         KILLING                               it is in its kill loop
                         STUCK pids why
@@ -23,7 +29,8 @@ a JSON array, its first element one of the names below; descriptors ride along (
                         LAST_HOOK name limit_s                the job is over; this hook is all that runs yet
                         ENDED exit_code signal error cause elapsed_s tail     ECHILD
 
-What to run travels in a memfd because an environment may be larger than any datagram.
+What to run travels in a memfd because an environment may be larger than any datagram; one that is not can be
+handed to a spare.
 This file knows names and sockets; it must never know what is done about a message.
 """
 
@@ -33,9 +40,9 @@ import os
 import socket
 from typing import Any
 
-START, PING = "start", "ping"
+START, SPARE, LOOK, PING = "start", "spare", "look", "ping"
 PONG, REFUSED, GONE = "pong", "refused", "gone"
-STOP, KILL, CHECK, RELOAD = "stop", "kill", "check", "reload"
+RUN, STOP, KILL, CHECK, RELOAD = "run", "stop", "kill", "check", "reload"
 LEASHED, STARTED, KILLING, ENDED = "leashed", "started", "killing", "ended"
 STUCK, LOG_FAILED, LOG_RESTORED = "stuck", "log_failed", "log_restored"
 CHECKED, HOOK_FAILED, LAST_HOOK = "checked", "hook_failed", "last_hook"
@@ -103,6 +110,28 @@ def receive(sock: socket.socket) -> tuple[Message, list[int]] | None:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(block[: len(block) - len(block) % fds.itemsize])
     return json.loads(data), fds.tolist()
+
+
+def is_something_there(sock: socket.socket) -> bool:
+    """Tell whether a message can be received."""
+    try:
+        return bool(sock.recv(1, socket.MSG_PEEK))
+    except (BlockingIOError, ConnectionResetError):
+        return False
+
+
+def receive_bytes(sock: socket.socket) -> bytes:
+    """Return the next message as it came, without any descriptors; empty where there is none."""
+    try:
+        return sock.recv(MAX_MESSAGE_BYTES)
+    except (BlockingIOError, ConnectionResetError):
+        return b""
+
+
+def packed(*message: object) -> bytes | None:
+    """Return a message ready to be sent as it is; None if it is longer than MAX_MESSAGE_BYTES."""
+    data = _encode(message).encode()
+    return data if len(data) <= MAX_MESSAGE_BYTES else None
 
 
 def in_memory(what: object) -> int:

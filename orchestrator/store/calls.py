@@ -1,8 +1,8 @@
 """One call of a script for one or many requests, and how its reply is read into answers.
 
 Knows no connection. Rules:
-1. Renewals of one bucket go together, and looks at one bucket; at most 250 leases a call, since a call stops
-   the server for everybody (250 leases: 0.5 ms).
+1. Renewals, looks, claims, settlings and records of one bucket go together; at most 250 leases a call, since a
+   call stops the server for everybody (250 leases: renewed in 0.5 ms, claimed or recorded in some milliseconds).
 2. A reply that makes no sense never raises: its requests are answered by `StoreSilent`.
 """
 
@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.core.answers import StoreAnswer, StoreSilent
+from orchestrator.core.nouns import OpenRun
+from orchestrator.core.open_runs import parse_mark
 from orchestrator.core.requests import StoreRequest
 from orchestrator.store.client import Command, Problem, Reply
 from orchestrator.store.roll import Roll
@@ -94,3 +96,13 @@ def parse_info(said: Reply) -> Mapping[str, object]:
     except (ValueError, RecursionError):
         return {}
     return info if isinstance(info, dict) else {}
+
+
+def parse_open_runs(said: Sequence[Reply]) -> tuple[OpenRun, ...]:
+    """Read open runs, a flat list of run and mark, oldest claim first; a malformed one counts as absent.
+
+    Raises:
+        TypeError, ValueError: It is no such list.
+    """
+    parsed = (parse_mark(text(run), text(mark)) for run, mark in zip(said[::2], said[1::2], strict=True))
+    return tuple(sorted((run for run in parsed if run is not None), key=lambda run: (run.tick_ms or 0, run.run)))

@@ -4,15 +4,29 @@
                                            :token      the last token issued
                                            :released   what was last released cleanly, expires
                                            :alive      server ms until which a lease that was put back lives
-                                           :tick       hash: last, cur, schedule (cron jobs)
+                                           :tick       hash of a cron:
+                                                         schedule     its identity
+                                                         last         the newest settled tick
+                                                         since        ticks in (since, last] are counted:
+                                                         ran, skipped, missed
+                                                         failures     failed ticks in a row
+                                                         failed       server ms of the last of them
+                                                         obeyed       the newest order obeyed or refused
+                                                         run:<run>    mark of an open run (core/open_runs.py)
                                            :last       hash: token, run, record of the last run
+                                           :history    hash: entry -> JSON of a run, or of ticks that did not run;
+                                                         bytes: of all of them
+                                           :ages       zset: entry -> server ms when it was first written
+                                           :successes  zset: run -> server ms, strictly increasing (the newest 100)
                                            :state      JSON: what the holder shows
     orchestrator:{<cluster>:<bucket>}:epoch            born ms|random|run_id
     orchestrator:{<cluster>:m}:nodes                   zset: node -> expiry, server ms
                               :heads                   hash: node -> incarnation|since|ttl|revision|state id
                               :infos                   hash: node -> JSON of what it says of itself
-                              :intents                 hash: job -> at ms|JSON {want, who, why}
-                              :intents-version         server ms of the newest order
+                              :intents                 hash: job -> at ms|JSON {want, who, why, off_ms, catch_up}
+                                                         !<order ms> -> order ms|JSON {job, tick, who, why}: a trigger
+                                                         ! (once there was a trigger)
+                              :intents-version         server ms of the newest order, triggers included
                               :nudge                   channel: a job's name, or "" for all of them
 
 The part in braces is the hash tag: one slot of a Redis Cluster holds a whole bucket, so that one script
@@ -32,7 +46,19 @@ KEPT_NAMES = 10_000
 class LeaseKeys:
     """The keys of one lease, as the bytes that go over the wire (building them anew each beat costs more)."""
 
-    __slots__ = ("alive", "bucket", "last", "lease", "released", "state", "tick", "token")
+    __slots__ = (
+        "ages",
+        "alive",
+        "bucket",
+        "history",
+        "last",
+        "lease",
+        "released",
+        "state",
+        "successes",
+        "tick",
+        "token",
+    )
 
     def __init__(self, bucket: Bucket, stem: str) -> None:
         """Name everything that belongs to the lease."""
@@ -43,6 +69,9 @@ class LeaseKeys:
         self.alive = f"{stem}:alive".encode()
         self.tick = f"{stem}:tick".encode()
         self.last = f"{stem}:last".encode()
+        self.history = f"{stem}:history".encode()
+        self.ages = f"{stem}:ages".encode()
+        self.successes = f"{stem}:successes".encode()
         self.state = f"{stem}:state".encode()
 
 
@@ -84,7 +113,7 @@ class Keys:
     def parts(self, key: str) -> Mapping[str, str]:
         """Return all names of a lease by their last word, for people."""
         names = self.of(key)
-        words = ("lease", "token", "released", "alive", "tick", "last", "state")
+        words = ("lease", "token", "released", "alive", "tick", "last", "history", "ages", "successes", "state")
         return {word: getattr(names, word).decode() for word in words}
 
     def _tag(self, bucket: Bucket) -> str:

@@ -5,7 +5,7 @@ take and return stands in their heads.
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from orchestrator.core.answers import (
     LeaseGranted,
@@ -22,7 +22,7 @@ from orchestrator.core.answers import (
 from orchestrator.core.nouns import Token, parse_lease_value
 from orchestrator.core.requests import AcquireLease, LookAtLease, MeetServer, ReleaseLease, RenewLease
 from orchestrator.store import scripts
-from orchestrator.store.calls import Call, listed, number, parse_info, text
+from orchestrator.store.calls import Call, listed, number, parse_info, parse_open_runs, text
 from orchestrator.store.client import Argument, Command, Reply
 from orchestrator.store.keys import Keys
 
@@ -123,21 +123,34 @@ def acquire(request: AcquireLease, keys: Keys) -> Call:
     names: list[Argument] = [of.lease, of.token, of.released, keys.epoch(of.bucket), of.tick, of.alive, of.last]
 
     def read(reply: Reply) -> list[StoreAnswer]:
-        what, detail, wait_ms, now, last_tick, last = listed(reply)
-        numbers = [number(wait_ms), number(now), number(last_tick)]
-        return [_acquired(request, text(what), text(detail), numbers, parse_info(last) or None)]
+        said = listed(reply)
+        what, detail, wait_ms, now = said[:4]
+        if text(what) in ("granted", "adopted"):
+            return [_granted(request, text(what), Token(number(detail)), number(now), said[4:])]
+        return [_refused(request, text(what), text(detail), number(wait_ms), number(now))]
 
     return Call([request], Command(scripts.ACQUIRE, names, args), read)
 
 
-def _acquired(
-    request: AcquireLease, what: str, detail: str, numbers: Sequence[int], last: Mapping[str, object] | None
-) -> StoreAnswer:
-    wait_ms, now, last_tick_ms = numbers
+def _granted(request: AcquireLease, what: str, token: Token, now: int, said: Sequence[Reply]) -> LeaseGranted:
+    last_tick_ms, last, failures, failed_ms, obeyed_ms, *runs = said
+    return LeaseGranted(
+        request.job,
+        token,
+        now,
+        what == "adopted",
+        number(last_tick_ms),
+        request.asked_at,
+        last=parse_info(last) or None,
+        open=parse_open_runs(runs),
+        failures=number(failures),
+        failed_ms=number(failed_ms),
+        obeyed_ms=number(obeyed_ms),
+    )
+
+
+def _refused(request: AcquireLease, what: str, detail: str, wait_ms: int, now: int) -> LeaseRefused:
     match what:
-        case "granted" | "adopted":
-            adopted = what == "adopted"
-            return LeaseGranted(request.job, Token(int(detail)), now, adopted, last_tick_ms, request.asked_at, last)
         case "held":
             return LeaseRefused(request.job, what, parse_lease_value(detail), wait_ms, now, request.asked_at)
         case "hint" | "vanished" | "young" | "quarantine" | "epoch" | "clock":

@@ -1,4 +1,4 @@
-"""Membership and intents in the words of the scripts: member, leave, restore.
+"""Membership and orders in the words of the scripts: member, leave, restore, order, forget.
 
 A beat's answer names the members and the revision of what each says of itself; those texts (up to some
 tens of kilobytes a node) are fetched only when a revision changed, and intents only when their version
@@ -8,16 +8,26 @@ what was fetched and builds it.
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from orchestrator.core.answers import ClusterLeft, IntentsRestored, MembersSeen, NameRefused, StoreAnswer
-from orchestrator.core.nouns import Member, NodeName
-from orchestrator.core.requests import KeepMembership, LeaveCluster, RestoreIntents
+from orchestrator.core.answers import (
+    ClusterLeft,
+    IntentsRestored,
+    MembersSeen,
+    NameRefused,
+    OrderGiven,
+    StoreAnswer,
+    TriggerForgotten,
+)
+from orchestrator.core.nouns import Intent, JobName, Member, NodeName
+from orchestrator.core.requests import ForgetTrigger, GiveOrder, KeepMembership, LeaveCluster, RestoreIntents
 from orchestrator.store import scripts
 from orchestrator.store.calls import Call, listed, number, parse_info, text
 from orchestrator.store.client import Argument, Command, Reply
 from orchestrator.store.intents import intent_json, parse_intents
 from orchestrator.store.keys import Keys
 from orchestrator.store.roll import Head, Roll
+from orchestrator.store.triggers import parse_triggers
 
 FORGET_AFTER_MS = 24 * 3600 * 1000
 """A dead member's name and info are remembered for a day."""
@@ -86,13 +96,20 @@ class Membership:
             revisions = {head.name: head.revision for head in roll.heads}
             for name, info in zip(roll.stale, listed(next(fetched)), strict=True):
                 self._infos[name] = (revisions[name], parse_info(info))
-        intents = parse_intents(pairs(next(fetched))) if roll.intents_newer else None
+        orders = pairs(next(fetched)) if roll.intents_newer else None
         members = tuple(
             Member(head.name, head.incarnation, head.since_ms, self._infos[head.name][1]) for head in roll.heads
         )
         alive = {head.name for head in roll.heads}
         self._infos = {name: known for name, known in self._infos.items() if name in alive}
-        return MembersSeen(members, intents, roll.version, roll.server_ms, roll.request.asked_at)
+        return MembersSeen(
+            members,
+            None if orders is None else parse_intents(orders),
+            roll.version,
+            roll.server_ms,
+            roll.request.asked_at,
+            triggers=parse_triggers(orders or ()),
+        )
 
 
 def leave(request: LeaveCluster, keys: Keys) -> Call:
@@ -116,6 +133,31 @@ def restore(request: RestoreIntents, keys: Keys) -> Call:
         return [IntentsRestored(number(reply), request.asked_at)]
 
     return Call([request], Command(scripts.RESTORE, [keys.intents, keys.intents_version], args), read)
+
+
+def order(jobs: Sequence[JobName], intent: Intent, keys: Keys) -> Command:
+    """Give a standing order for jobs; the reply is its instant. `at_ms` and `off_ms` are the server's to say."""
+    args: list[Argument] = [keys.nudge, intent_json(replace(intent, off_ms=0)), *jobs]
+    return Command(scripts.ORDER, [keys.intents, keys.intents_version], args)
+
+
+def give_order(request: GiveOrder, keys: Keys) -> Call:
+    """Give a standing order for one job in the node's own name."""
+
+    def read(reply: Reply) -> list[StoreAnswer]:
+        return [OrderGiven(request.job, number(reply), request.asked_at)]
+
+    return Call([request], order([request.job], request.intent, keys), read)
+
+
+def forget_trigger(request: ForgetTrigger, keys: Keys) -> Call:
+    """Take away an order that was obeyed or refused."""
+
+    def read(reply: Reply) -> list[StoreAnswer]:
+        number(reply)
+        return [TriggerForgotten(request.order_ms, request.asked_at)]
+
+    return Call([request], Command(scripts.FORGET, [keys.intents], [request.order_ms]), read)
 
 
 def pairs(reply: Reply) -> list[tuple[str, str]]:

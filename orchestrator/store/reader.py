@@ -1,4 +1,4 @@
-"""Redis for clients (`status`, `lease`, `top`, `stop`, `start`): one reading, one order, no node.
+"""Redis for clients (`status`, `lease`, `top`, `history`, `stop`, `trigger`): one reading, one order, no node.
 
 Unlike a node, which must live through everything, a command has nobody to answer to but its user: trouble
 is raised as `StoreUnreachableError` with the reason.
@@ -6,15 +6,17 @@ is raised as `StoreUnreachableError` with the reason.
 
 from collections.abc import Mapping, Sequence
 
-from orchestrator.core.nouns import Bucket, Intent, JobName, Member, NodeName, parse_lease_value
+from orchestrator.core.nouns import Bucket, Intent, JobName, Member, NodeName, Trigger, parse_lease_value
+from orchestrator.core.past import Past
 from orchestrator.core.snapshot import ClusterReading, LeaseReading
 from orchestrator.errors import StoreUnreachableError
 from orchestrator.store import scripts
-from orchestrator.store.calls import MAX_LEASES_A_CALL, SENSELESS, listed, number, parse_info, text
+from orchestrator.store.calls import MAX_LEASES_A_CALL, SENSELESS, listed, number, parse_info, parse_open_runs, text
 from orchestrator.store.client import Argument, Client, Command, Problem, Reply
-from orchestrator.store.intents import intent_json, parse_intents
+from orchestrator.store.intents import parse_intents
 from orchestrator.store.keys import Keys
-from orchestrator.store.member_calls import pairs
+from orchestrator.store.member_calls import order, pairs
+from orchestrator.store.triggers import trigger_json
 
 _ABSENT_MS = -2
 """PTTL's word for a key that is not there."""
@@ -70,10 +72,36 @@ class StoreReader:
         Raises:
             StoreUnreachableError: Redis did not answer in time, or refused; whether it stands is unknown.
         """
-        keys = self._keys
-        args: list[Argument] = [keys.nudge, intent_json(intent), *jobs]
-        (reply,) = await self._ask([Command(scripts.ORDER, [keys.intents, keys.intents_version], args)])
+        (reply,) = await self._ask([order(jobs, intent, self._keys)])
         return number(reply)
+
+    async def trigger(self, trigger: Trigger) -> int:
+        """Order one run of a cron; return the server time of it, which is its `order_ms` (the given one is ignored).
+
+        Raises:
+            StoreUnreachableError: Redis did not answer in time, or refused (1,000 triggers wait already); whether it
+                stands is unknown.
+        """
+        keys = self._keys
+        args: list[Argument] = [keys.nudge, trigger_json(trigger)]
+        (reply,) = await self._ask([Command(scripts.TRIGGER, [keys.intents, keys.intents_version], args)])
+        return number(reply)
+
+    async def past(self, key: str) -> Past:
+        """Read what is known of a job's past.
+
+        Args:
+            key: Its lease key (the `<job>` segment).
+
+        Raises:
+            StoreUnreachableError: Redis did not answer in time, or refused.
+        """
+        of = self._keys.of(key)
+        (reply,) = await self._ask([Command(scripts.PAST, [of.tick, of.history, of.ages], [])])
+        try:
+            return _past(listed(reply))
+        except (TypeError, ValueError, LookupError):
+            raise self._unreachable(SENSELESS) from None
 
     async def close(self) -> None:
         """Close all connections."""
@@ -139,6 +167,20 @@ def _lease_reading(key: str, fields: Sequence[Reply]) -> LeaseReading:
         released=number(released),
         state=parse_info(state) or None,
         last=parse_info(last) or None,
+    )
+
+
+def _past(said: Sequence[Reply]) -> Past:
+    since_ms, settled_ms, ran, skipped, missed, open_runs = map(number, said[:6])
+    runs, records = said[6 : 6 + 2 * open_runs], said[6 + 2 * open_runs :]
+    return Past(
+        entries=tuple(entry for entry in map(parse_info, records) if entry),
+        since_ms=since_ms,
+        settled_ms=settled_ms,
+        ran=ran,
+        skipped=skipped,
+        missed=missed,
+        open=parse_open_runs(runs),
     )
 
 

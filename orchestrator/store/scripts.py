@@ -1,6 +1,6 @@
-"""The Lua scripts as they are sent: `lua/reading.lua` before each, and the SHA-1 that Redis knows it by.
+"""The Lua scripts as they are sent: `lua/reading.lua` before each, `lua/history.lua` before those that write it.
 
-Knows no server. What a script wants and answers stands in its own head.
+Each with the SHA-1 that Redis knows it by. Knows no server. What a script wants and answers stands in its own head.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ class Script:
     sha: str
 
 
-def _load(name: str) -> Script:
+def _load(name: str, *before: str) -> Script:
     folder = resources.files("orchestrator.store") / "lua"
-    text = "\n".join((folder / file).read_text(encoding="utf-8") for file in ("reading.lua", f"{name}.lua"))
+    text = "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("reading", *before, name))
     return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -33,12 +33,15 @@ RENEW = _load("renew")
 ACQUIRE = _load("acquire")
 RELEASE = _load("release")
 CLAIM = _load("claim")
-RECORD = _load("record")
+SETTLE = _load("settle", "history")
+RECORD = _load("record", "history")
+SUCCESSES = _load("successes")
+PAST = _load("past")
 PUBLISH = _load("publish")
 MEMBER = _load("member")
 LEAVE = _load("leave")
 RESTORE = _load("restore")
 ORDER = _load("order")
+TRIGGER = _load("trigger")
+FORGET = _load("forget")
 READ = _load("read")
-
-ALL = (MEET, LOOK, RENEW, ACQUIRE, RELEASE, CLAIM, RECORD, PUBLISH, MEMBER, LEAVE, RESTORE, ORDER, READ)

@@ -13,15 +13,19 @@ from orchestrator.core.nouns import Bucket, JobName
 from orchestrator.core.requests import (
     AcquireLease,
     ClaimTick,
+    ForgetTrigger,
+    GiveOrder,
     KeepMembership,
     LeaveCluster,
     LookAtLease,
+    LookAtSuccesses,
     MeetServer,
     PublishState,
     RecordRun,
     ReleaseLease,
     RenewLease,
     RestoreIntents,
+    SettleTicks,
     StoreRequest,
 )
 from orchestrator.errors import ConfigError, InvariantError
@@ -33,18 +37,21 @@ from orchestrator.store.member_calls import Membership
 from orchestrator.store.nudges import Nudges
 from orchestrator.store.roll import Roll
 
-_Batched = TypeVar("_Batched", RenewLease, LookAtLease)
+_Batched = TypeVar("_Batched", RenewLease, ClaimTick, SettleTicks, RecordRun, LookAtLease)
 _Single = (
     MeetServer
     | AcquireLease
     | ReleaseLease
-    | ClaimTick
-    | RecordRun
+    | LookAtSuccesses
     | PublishState
     | KeepMembership
     | LeaveCluster
     | RestoreIntents
+    | GiveOrder
+    | ForgetTrigger
 )
+_Planned = tuple[Sequence[int], Call]
+"""A call, and the places of its requests among those of the turn."""
 
 
 class Store:
@@ -104,25 +111,42 @@ class Store:
         """Close all connections."""
         await self._client.close()
 
-    def _calls(self, requests: Sequence[StoreRequest]) -> list[tuple[Sequence[int], Call]]:
+    def _calls(self, requests: Sequence[StoreRequest]) -> list[_Planned]:
         """Return the calls with the places of their requests; renewals first, they are what must not wait."""
-        keys = self._keys
         renewals: list[tuple[int, RenewLease]] = []
+        claims: list[tuple[int, ClaimTick]] = []
+        settlings: list[tuple[int, SettleTicks]] = []
+        records: list[tuple[int, RecordRun]] = []
         looks: list[tuple[int, LookAtLease]] = []
-        single: list[tuple[Sequence[int], Call]] = []
+        single: list[_Planned] = []
         for place, request in enumerate(requests):
             match request:
                 case RenewLease():
                     renewals.append((place, request))
+                case ClaimTick():
+                    claims.append((place, request))
+                case SettleTicks():
+                    settlings.append((place, request))
+                case RecordRun():
+                    records.append((place, request))
                 case LookAtLease():
                     looks.append((place, request))
                 case _:
                     single.append(([place], self._single(request)))
         return [
-            *((places, lease_calls.renew(chunk, keys)) for places, chunk in self._by_bucket(renewals)),
+            *self._batched(renewals, lease_calls.renew),
+            *self._batched(claims, run_calls.claim),
+            *self._batched(settlings, run_calls.settle),
+            *self._batched(records, run_calls.record),
             *single,
-            *((places, lease_calls.look(chunk, keys)) for places, chunk in self._by_bucket(looks)),
+            *self._batched(looks, lease_calls.look),
         ]
+
+    def _batched(
+        self, placed: Iterable[tuple[int, _Batched]], build: Callable[[Sequence[_Batched], Keys], Call]
+    ) -> Iterator[_Planned]:
+        for places, chunk in self._by_bucket(placed):
+            yield places, build(chunk, self._keys)
 
     def _single(self, request: _Single) -> Call:
         keys = self._keys
@@ -133,10 +157,8 @@ class Store:
                 return lease_calls.acquire(request, keys)
             case ReleaseLease():
                 return lease_calls.release(request, keys)
-            case ClaimTick():
-                return run_calls.claim(request, keys)
-            case RecordRun():
-                return run_calls.record(request, keys)
+            case LookAtSuccesses():
+                return run_calls.look_at_successes(request, keys)
             case PublishState():
                 return run_calls.publish(request, keys)
             case KeepMembership():
@@ -145,6 +167,10 @@ class Store:
                 return member_calls.leave(request, keys)
             case RestoreIntents():
                 return member_calls.restore(request, keys)
+            case GiveOrder():
+                return member_calls.give_order(request, keys)
+            case ForgetTrigger():
+                return member_calls.forget_trigger(request, keys)
 
     def _by_bucket(self, placed: Iterable[tuple[int, _Batched]]) -> Iterator[tuple[list[int], list[_Batched]]]:
         """Yield places and requests of one bucket together, at most `MAX_LEASES_A_CALL` at a time."""

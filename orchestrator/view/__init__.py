@@ -1,4 +1,4 @@
-"""What people see in a terminal, drawn from `core/snapshot.py`'s shapes alone.
+"""What people see in a terminal, drawn from `core/snapshot.py`'s and `core/past.py`'s shapes alone.
 
 Knows states, durations, colours and widths; must never know Redis, a socket, a file, a key that was typed
 or a clock: `now_utc` comes in as an argument, so that the same picture always draws the same text.

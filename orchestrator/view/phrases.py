@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from rich.text import Text
 
-from orchestrator.core.run import describe_end
-from orchestrator.core.snapshot import JobView, State
+from orchestrator.core.ends import describe_end
+from orchestrator.core.snapshot import JobView, State, iso_utc
 
 NOTHING = "-"
 """An empty cell; never blank, so that every line of a plain table has every column."""
@@ -74,6 +74,14 @@ def utc_of(instant: object) -> float | None:
         moment = datetime.fromisoformat(str(instant))
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
+        return None
+
+
+def iso_of(ms: int) -> str | None:
+    """Return milliseconds since 1970 as ISO 8601 text; None for 0, and for what no calendar has."""
+    try:
+        return iso_utc(ms / 1000) if ms > 0 else None
+    except (ValueError, OverflowError, OSError):
         return None
 
 

@@ -27,7 +27,7 @@ CONDENSED_WIDTH = 100
 TROUBLED = frozenset({State.FAILED, State.BLOCKED, State.UNHELD})
 """States of an enabled job that make a cluster degraded: it ought to run, and no node sees to it."""
 
-_WORTH_A_WORD = TROUBLED | {State.BACKOFF, State.STOPPED}
+_WORTH_A_WORD = TROUBLED | {State.BACKOFF, State.STOPPED, State.PAUSED}
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,36 @@ async def test_of_several_nodes_here_the_newest_log_is_shown(run: Run, shelf: Sh
     assert (await run("logs", "beat")).out == "by n2\n"
 
 
+async def test_of_runs_that_are_alive_at_once_the_newest_log_is_shown(run: Run, here: Path, shelf: Shelf) -> None:
+    with (here / "jobs.yaml").open("a") as file:
+        file.write('  often: {command: "true", every: 1s, overlap: allow, max_instances: 3}\n')
+    older = shelf.write("n1", "often.log", "older\n")
+    os.utime(older, (1, 1))
+    shelf.write("n1", "often~1.log", "newer\n")
+
+    assert (await run("logs", "often")).out == "newer\n"
+    assert "often~1 | newer\n" in (await run("logs", "often", "beat")).out
+
+
+def test_following_goes_on_with_all_runs_that_are_alive_at_once(
+    here: Path, shelf: Shelf, follow: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    with (here / "jobs.yaml").open("a") as file:
+        file.write('  often: {command: "true", every: 1s, overlap: allow, max_instances: 3}\n')
+    first = shelf.write("n1", "often.log", "one\n")
+    process = follow("-f", "often")
+    assert line_of(process) == b"often | one\n"
+
+    with first.open("a") as file:
+        file.write("cut")
+        file.flush()
+        shelf.write("n1", "often~2.log", "two\n")
+        assert line_of(process) == b"often~2 | two\n"
+        file.write(" off\n")
+
+    assert line_of(process) == b"often | cut off\n"
+
+
 async def test_a_node_here_says_where_its_logs_are(run: Run, server: Server, here: Path) -> None:
     logs = here / "another" / "shop" / "n1" / "logs"
     logs.mkdir(parents=True)

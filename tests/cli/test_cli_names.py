@@ -2,7 +2,8 @@ import pytest
 
 from orchestrator.cli.names import instance_meant, instances_meant
 from orchestrator.core.nouns import JobName
-from orchestrator.core.spec import ClusterSpec, JobSpec, Kind, LeaseTiming
+from orchestrator.core.spec import ClusterSpec, JobSpec, Kind
+from orchestrator.core.timing import LeaseTiming
 from orchestrator.errors import NotFoundError
 
 KNOWN = ["beat", "worker", "worker.1", "worker.2", "v1.2"]

@@ -4,18 +4,23 @@ import pytest
 
 from orchestrator.cli import waiting
 from orchestrator.cli.picture import DISABLED
-from orchestrator.cli.waiting import START, STOP
+from orchestrator.cli.waiting import Verb
+from orchestrator.core.nouns import Intent
 from orchestrator.core.snapshot import JobView
 
 RAN = {"run": "beat@1.1", "outcome": "failed"}
 RAN_AGAIN = {"run": "beat@1.2", "outcome": "failed", "exit_code": 1}
 RUNNING = JobView("beat", "service", "running", holder="n1")
 FREE = JobView("beat", "service", "unheld", last=RAN)
+STOP, START, PAUSE, RESUME = Verb
+CRON = JobView("invoices", "cron", "waiting", holder="n1")
+PAUSED = replace(CRON, state="paused", why="paused by ann@desk: audit")
+PAUSED_AND_RUNNING = replace(PAUSED, state="running")
 FAILED = replace(RUNNING, state="failed", last=RAN, why="exit 1; 3 failures in a row")
 
 
 @pytest.mark.parametrize(
-    ("want", "before", "now", "line"),
+    ("verb", "before", "now", "line"),
     [
         pytest.param(STOP, RUNNING, RUNNING, None, id="it still runs"),
         pytest.param(STOP, RUNNING, replace(RUNNING, state="stopping"), None, id="it is being stopped"),
@@ -56,38 +61,94 @@ FAILED = replace(RUNNING, state="failed", last=RAN, why="exit 1; 3 failures in a
             "started: beat (on n1: done (exit 0), 0.4 s)",
             id="it ran and is done",
         ),
+        pytest.param(PAUSE, CRON, CRON, None, id="it does not know of the pause"),
+        pytest.param(PAUSE, CRON, PAUSED, "paused: invoices (on n1, 0.4 s)", id="it is paused"),
+        pytest.param(
+            PAUSE,
+            CRON,
+            PAUSED_AND_RUNNING,
+            "paused: invoices (on n1; its run goes on, 0.4 s)",
+            id="paused while it runs",
+        ),
+        pytest.param(
+            PAUSE,
+            replace(CRON, holder=None),
+            replace(PAUSED, holder=None),
+            "paused: invoices (no node holds it, 0.4 s)",
+            id="paused, and held by nobody",
+        ),
+        pytest.param(RESUME, PAUSED, PAUSED, None, id="it is still paused"),
+        pytest.param(RESUME, PAUSED, PAUSED_AND_RUNNING, None, id="it runs, and is still paused"),
+        pytest.param(RESUME, PAUSED, replace(CRON, holder=None, state="unheld"), None, id="nobody took it yet"),
+        pytest.param(RESUME, PAUSED, CRON, "resumed: invoices (waiting on n1, 0.4 s)", id="it waits for its tick"),
+        pytest.param(START, PAUSED, PAUSED, None, id="started, and still paused"),
+        pytest.param(START, PAUSED, CRON, "started: invoices (on n1, 0.4 s)", id="a start takes a pause back"),
     ],
 )
 def test_an_order_is_carried_out_when_the_rows_say_so(
-    want: str, before: JobView, now: JobView, line: str | None
+    verb: Verb, before: JobView, now: JobView, line: str | None
 ) -> None:
-    said = waiting.outcome(want, before, now)
+    said = waiting.outcome(verb, before, now)
 
     assert (said.line(0.4) if said else None) == line
 
 
 @pytest.mark.parametrize(
-    ("want", "row", "ordered", "line"),
+    ("verb", "row", "ordered", "line"),
     [
-        pytest.param(STOP, RUNNING, None, None, id="it runs"),
-        pytest.param(STOP, RUNNING, STOP, None, id="it is still being stopped"),
-        pytest.param(STOP, FREE, None, None, id="nobody holds it, but somebody may take it"),
+        pytest.param(STOP, RUNNING, "", None, id="it runs"),
+        pytest.param(STOP, RUNNING, "stopped", None, id="it is still being stopped"),
+        pytest.param(STOP, FREE, "", None, id="nobody holds it, but somebody may take it"),
         pytest.param(
-            STOP, replace(FREE, why="stopped by a@b"), STOP, "stopped already: beat (stopped by a@b)", id="stopped"
+            STOP, replace(FREE, why="stopped by a@b"), "stopped", "stopped already: beat (stopped by a@b)", id="stopped"
         ),
-        pytest.param(START, RUNNING, None, "started already: beat (running on n1)", id="running"),
-        pytest.param(START, RUNNING, STOP, None, id="running, but told to stop"),
-        pytest.param(START, FAILED, None, None, id="failed: it is to try again"),
+        pytest.param(STOP, PAUSED, "paused", None, id="a paused job can be stopped"),
+        pytest.param(START, RUNNING, "", "started already: beat (running on n1)", id="running"),
+        pytest.param(START, RUNNING, "stopped", None, id="running, but told to stop"),
+        pytest.param(START, PAUSED_AND_RUNNING, "paused", None, id="running, but paused"),
+        pytest.param(START, FAILED, "", None, id="failed: it is to try again"),
         pytest.param(
             START,
             replace(FREE, why=DISABLED),
-            None,
+            "",
             "not started: beat (it is disabled in the file; write `enabled: true` there)",
             id="disabled",
         ),
+        pytest.param(PAUSE, CRON, "running", None, id="to be paused"),
+        pytest.param(
+            PAUSE, PAUSED, "paused", "paused already: invoices (paused by ann@desk: audit)", id="paused already"
+        ),
+        pytest.param(PAUSE, CRON, "paused", None, id="a pause that its holder does not know of yet"),
+        pytest.param(
+            PAUSE, CRON, "stopped", "not paused: invoices (it is stopped by ann@desk: audit)", id="stopped is more"
+        ),
+        pytest.param(RESUME, PAUSED, "paused", None, id="to be resumed"),
+        pytest.param(RESUME, CRON, "running", "resumed already: invoices (waiting on n1)", id="it was not paused"),
+        pytest.param(
+            RESUME,
+            CRON,
+            "stopped",
+            "not resumed: invoices (it is stopped by ann@desk: audit; `orchestrator start invoices` starts it)",
+            id="it is not paused but stopped",
+        ),
     ],
 )
-def test_an_order_that_changes_nothing_is_not_given(want: str, row: JobView, ordered: str | None, line: str) -> None:
-    said = waiting.already(want, row, ordered)
+def test_an_order_that_changes_nothing_or_too_much_is_not_given(
+    verb: Verb, row: JobView, ordered: str, line: str | None
+) -> None:
+    standing = Intent(ordered, "ann@desk", "audit", at_ms=1) if ordered else None
+
+    said = waiting.already(verb, row, standing)
 
     assert (said.line() if said else None) == line
+
+
+def test_an_order_is_overtaken_by_a_later_one_that_wants_something_else() -> None:
+    later = Intent("stopped", "ann@desk", "", at_ms=2)
+
+    said = waiting.overtaken(PAUSE, "invoices", later, 1)
+
+    assert said is not None
+    assert said.line() == "overtaken: invoices (by a stop of ann@desk)"
+    assert waiting.overtaken(STOP, "invoices", later, 1) is None
+    assert waiting.overtaken(PAUSE, "invoices", later, 2) is None

@@ -11,8 +11,8 @@ ENVIRON = {"HOME": "/home/me"}
 
 
 def bad_files() -> list[object]:
-    """Return the cases of bad_files.txt and bad_runs.txt as (text, complaints)."""
-    texts = [(Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("bad_files.txt", "bad_runs.txt")]
+    """Return the cases of the bad_*.txt as (text, complaints)."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("bad_*.txt"))]
     return [bad_file(block) for text in texts for block in text.split("\n=== ")[1:]]
 
 

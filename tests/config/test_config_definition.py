@@ -18,6 +18,23 @@ CHANGES: dict[str, str] = {
     "command": "y",
     "cron": "'@daily'",
     "every": "5s",
+    "at": "2026-12-24",
+    "dst": "literal",
+    "jitter": "1s",
+    "not_before": "2026-12-24",
+    "not_after": "2026-12-24",
+    "misfire": "all",
+    "overlap": "queue",
+    "max_instances": "2",
+    "on_lost": "rerun",
+    "retries": "1",
+    "retries.count": "1",
+    "retries.delay": "1s, count: 1",
+    "retries.backoff": "1, count: 1",
+    "retries.max_delay": "1m, count: 1",
+    "pause_after_failures": "1",
+    "history.runs": "1",
+    "history.max_size": "1MB",
     "instances": "2",
     "timezone": "Europe/Berlin",
     "restart": "never",
@@ -99,12 +116,20 @@ CHANGES: dict[str, str] = {
     "tags": "[a]",
 }
 """One other value for each key a job has."""
-IN_SHORT = {"log", "on_start", "on_success", "on_failure", "on_step_down"}
+IN_SHORT = {"log", "retries", "on_start", "on_success", "on_failure", "on_step_down"}
 """Keys that take a mapping or a word."""
 BESIDE: dict[str, str] = {
     "timezone": "cron: '@hourly'",
-    "timeout": "every: 9s",
-    "misfire_grace": "every: 9s",
+    "dst": "cron: '@hourly'",
+    "max_instances": "every: 9s, overlap: allow",
+    **dict.fromkeys(
+        (
+            *("timeout", "jitter", "not_before", "not_after", "misfire", "misfire_grace", "overlap", "on_lost"),
+            *("retries", "retries.count", "retries.delay", "retries.backoff", "retries.max_delay"),
+            "pause_after_failures",
+        ),
+        "every: 9s",
+    ),
     "on_unhealthy": "health: {exec: y}",
 }
 """What a key needs beside it to mean something."""

@@ -14,13 +14,13 @@ from orchestrator.core.spec import (
     ClusterSpec,
     JobSpec,
     Kind,
-    LeaseTiming,
     LogSpec,
     OnRedisLoss,
     Restart,
     ScheduleSpec,
     StopSpec,
 )
+from orchestrator.core.timing import LeaseTiming
 
 
 def jobs(text: str, environ: dict[str, str] | None = None) -> dict[str, JobSpec]:
@@ -53,7 +53,7 @@ def test_every_key_reaches_its_place() -> None:
     text = """
         cluster: shop
         redis: unix:///run/redis.sock
-        node: {name: n1, tags: [web]}
+        node: {name: n1, tags: [web], max_running: 50}
         jobs:
           service:
             command: [python, -m, worker]
@@ -93,6 +93,7 @@ def test_every_key_reaches_its_place() -> None:
         redis="unix:///run/redis.sock",
         node="n1",
         node_tags=("web",),
+        max_running=50,
         source="/srv/jobs.yaml",
     )
     assert service == JobSpec(

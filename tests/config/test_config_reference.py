@@ -96,5 +96,6 @@ def test_the_examples_of_the_reference_page_are_sound() -> None:
 
     assert [[spec.name for spec in config.parse(text, "f", {}).jobs] for text in texts] == [
         ["beat", "invoices"],
+        ["invoices", "summary", "new-year"],
         ["web"],
     ]

@@ -16,10 +16,11 @@ from orchestrator.errors import ConfigError
 
 KEYS = [
     *("cluster", "redis", "node", "defaults", "jobs", "a", "command", "cron", "every", "lease", "ttl", "key"),
-    *("file", "signal", "http", "tcp", "as", "cpu", "nofile", "<<"),
+    *("file", "signal", "http", "tcp", "as", "cpu", "nofile", "at", "after", "retries", "not_after", "timezone", "<<"),
 ]
 WORDS = [
     *("15s", "x", "~", "0777", "no", "* * * * *", "${X}", "${", "$$", "5", "none", "UTC", "America", "always"),
+    *("2026-12-24T18:00", "2026-13-01", "@daily", "a"),
     "/",
     ":1",
     "",

@@ -6,18 +6,50 @@ The boot clock of a test begins at 0; its wall clock shows `UTC` then, and so do
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
-from orchestrator.core.answers import LeaseGranted, LeaseSeen, MembersSeen, ServerMet
+from orchestrator.core.answers import (
+    LeaseGranted,
+    LeaseSeen,
+    MembersSeen,
+    ServerMet,
+    TickClaimed,
+    TickRefused,
+    TicksSettled,
+)
 from orchestrator.core.here import Here
 from orchestrator.core.info import Identity
 from orchestrator.core.job import Job
 from orchestrator.core.lease import Lease
 from orchestrator.core.messages import Action, Event, RunEnded, Say, StartRun
 from orchestrator.core.node import Node
-from orchestrator.core.nouns import Intent, JobName, LeaseValue, Member, Moment, NodeName, RunId, Token
+from orchestrator.core.nouns import (
+    Intent,
+    JobName,
+    LeaseValue,
+    Member,
+    Moment,
+    NodeName,
+    OpenRun,
+    RunId,
+    Token,
+    Trigger,
+)
+from orchestrator.core.requests import ClaimTick, SettleTicks
 from orchestrator.core.server import Server
-from orchestrator.core.spec import ClusterSpec, JobSpec, Kind, LeaseTiming, ScheduleSpec, bucket_of
+from orchestrator.core.snapshot import iso_utc
+from orchestrator.core.spec import (
+    ClusterSpec,
+    JobSpec,
+    Kind,
+    OnRedisLoss,
+    RetrySpec,
+    ScheduleSpec,
+    bucket_of,
+)
+from orchestrator.core.ticks import DueTick, Passed, Ticks
+from orchestrator.core.timing import LeaseTiming
 
 JOB = JobName("beat")
 BUCKET = bucket_of(JOB)
@@ -195,3 +227,107 @@ def holding() -> Node:
     told(machine, ABSENT)
     assert of(StartRun, told(machine, granted(0.0)))
     return machine
+
+
+# Crons: a tick every minute, on the minute, and a lease that ends in no test
+
+
+def minutely(**changes: object) -> JobSpec:
+    """Return a job that is due every minute, whose lease needs no renewal (`on_redis_loss: keep`)."""
+    return cron(**{"on_redis_loss": OnRedisLoss.KEEP, **changes})
+
+
+RETRIED = RetrySpec(count=2, delay_s=30.0)
+"""Tried again after half a minute and, if that fails too, after a minute."""
+
+
+def taken_over(spec: JobSpec | None = None, boot: float = 0.0, **told: object) -> tuple[Job, list[Action]]:
+    """Return a cron whose lease was granted at `boot`, with what it did about what the grant told."""
+    held = job(spec or minutely())
+    turn(held, ABSENT, boot=boot)
+    grant = replace(granted(boot, last_tick_ms=server_ms(boot)), **told)  # type: ignore[arg-type] # as in `service`
+    return held, list(held.handle(grant, at(boot)))
+
+
+def waiting(spec: JobSpec | None = None, boot: float = 0.0, **told: object) -> Job:
+    """Return a cron that waits for its next tick, with all before `boot` settled."""
+    return taken_over(spec, boot, **told)[0]
+
+
+def claimed(claim: ClaimTick) -> TickClaimed:
+    """Return the store's yes to a claim."""
+    return TickClaimed(claim.job, claim.value.token, claim.tick_ms, claim.run, claim.asked_at)
+
+
+def refused(claim: ClaimTick, reason: str, *, last_tick_ms: int = 0) -> TickRefused:
+    """Return the store's no to a claim."""
+    return TickRefused(claim.job, claim.value.token, claim.tick_ms, reason, last_tick_ms, claim.asked_at, claim.run)
+
+
+def settled(ask: SettleTicks) -> TicksSettled:
+    """Return the store's word that ticks, or an order, are settled."""
+    return TicksSettled(ask.job, ask.value.token, ask.until_ms, ask.until_ms, ask.asked_at, ask.order_ms)
+
+
+def started(machine: Job, boot: float) -> StartRun:
+    """Let a cron claim what is due, and start it."""
+    claim = only(ClaimTick, turn(machine, boot=boot))
+    return only(StartRun, turn(machine, claimed(claim), boot=boot))
+
+
+def failed(machine: Job, run: str, boot: float) -> list[Action]:
+    """Let a run of a cron exit with 1."""
+    return turn(machine, ended(run, exit_code=1), boot=boot)
+
+
+def never_started(run: str) -> RunEnded:
+    """Return the proven end of a run whose command could not be started at all, killed before it was."""
+    return RunEnded(JOB, RunId(run), None, 0, "", "killed", 0.0)
+
+
+def trigger(order_at: float, *, tick_at: float | None = None, why: str = "") -> Trigger:
+    """Return an order to run the job once, given at `order_at`."""
+    tick_ms = None if tick_at is None else server_ms(tick_at)
+    return Trigger(JOB, server_ms(order_at), tick_ms, "ann@desk", why)
+
+
+def ordered(machine: Job, *triggers: Trigger, boot: float) -> list[Action]:
+    """Let a cron learn of orders to run it once, and do what follows."""
+    assert machine.cron is not None
+    machine.cron.triggers = triggers
+    return turn(machine, boot=boot)
+
+
+def open_run(
+    tick_at: float, *, attempt: int = 1, retry_at: float | None = None, rerun: bool = False, reruns: int = 0
+) -> OpenRun:
+    """Return what the store kept of a run on node `b`; with `retry_at` it is to be tried again then."""
+    run = RunId(f"beat@{iso_utc(UTC + tick_at)}" + (f".{attempt}" if attempt > 1 else ""))
+    retry_ms = 0 if retry_at is None else server_ms(retry_at)
+    return OpenRun(run, server_ms(tick_at), TOKEN, NodeName("b"), attempt, "schedule", retry_ms, rerun, reruns)
+
+
+# Ticks alone, without a lease
+
+
+def ticks(settled_at: float = 0.0, **changes: object) -> Ticks:
+    """Return the ticks of a job whose ticks are settled up to an instant."""
+    planned = Ticks(cron(**changes))
+    planned.plan(at(settled_at), server_ms(settled_at))
+    return planned
+
+
+def look(planned: Ticks, boot: float, *, waited_from: float | None = None) -> tuple[list[Passed], DueTick | None]:
+    """Settle what has passed, and return it with the tick that is to run then."""
+    passed: list[Passed] = []
+    since = None if waited_from is None else UTC + waited_from
+    while isinstance(found := planned.look(at(boot), since), Passed):
+        passed.append(found)
+        planned.plan(at(boot), found.until_ms)
+    return passed, found
+
+
+def due(planned: Ticks, boot: float, *, waited_from: float | None = None) -> float | None:
+    """Return the tick that is to run, by the boot clock of the tests."""
+    found = look(planned, boot, waited_from=waited_from)[1]
+    return None if found is None else found.utc - UTC

@@ -2,11 +2,18 @@
 
 import pytest
 
-from orchestrator.core.answers import LeaseLost, LeaseReleased, LeaseRenewed, StoreSilent, TickClaimed
+from orchestrator.core.answers import (
+    LeaseLost,
+    LeaseReleased,
+    LeaseRenewed,
+    StoreSilent,
+    TickClaimed,
+    TicksSettled,
+)
 from orchestrator.core.lease import NEVER, Phase
 from orchestrator.core.messages import Nudged, RunUnproven, Say, StartRun
 from orchestrator.core.nouns import RunId
-from orchestrator.core.requests import AcquireLease, ClaimTick, ReleaseLease
+from orchestrator.core.requests import AcquireLease, ClaimTick, ReleaseLease, SettleTicks
 from orchestrator.core.spec import Backoff, OnRedisLoss, Restart
 from tests.core.house import (
     ABSENT,
@@ -198,14 +205,16 @@ def test_a_cron_job_claims_its_tick_and_starts_when_it_is_claimed() -> None:
     assert start.env["ORCHESTRATOR_REASON"] == "schedule"
 
 
-def test_a_tick_that_is_due_while_the_last_run_lives_is_claimed_and_skipped() -> None:
+def test_a_tick_that_is_due_while_the_last_run_lives_is_settled_as_skipped() -> None:
     busy = held_job(cron(on_redis_loss=OnRedisLoss.KEEP), boot=50.0)
     first = only(ClaimTick, turn(busy, boot=60.0))
     turn(busy, TickClaimed(JOB, TOKEN, first.tick_ms, first.run, 60.0), boot=60.0)
 
-    second = only(ClaimTick, turn(busy, boot=120.0))
-    actions = turn(busy, TickClaimed(JOB, TOKEN, second.tick_ms, second.run, 120.0), boot=120.0)
+    settle = only(SettleTicks, turn(busy, boot=120.0))
+    settled = TicksSettled(JOB, TOKEN, settle.until_ms, settle.until_ms, 120.0)
+    actions = turn(busy, settled, boot=120.0)
 
+    assert (settle.what, settle.count, settle.until_ms) == ("skipped", 1, server_ms(120.0))
     assert of(StartRun, actions) == []
     skipped = only(Say, actions)
     assert skipped.event == "tick.skipped"

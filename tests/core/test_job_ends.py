@@ -4,10 +4,10 @@ import pytest
 
 from orchestrator.core.answers import StatePublished, TickClaimed
 from orchestrator.core.bulletin import PUBLISH_AGAIN_BEATS
+from orchestrator.core.ends import describe_end
 from orchestrator.core.job_view import published_state
 from orchestrator.core.messages import RunEnded, RunStarted, RunUnproven, Say, StartRun
 from orchestrator.core.requests import ClaimTick, PublishState
-from orchestrator.core.run import describe_end
 from orchestrator.core.spec import Backoff, Restart, ScheduleSpec
 from tests.core.house import (
     JOB,

@@ -1,13 +1,14 @@
 """What a job remembers of its runs, records in the store, and shows to everybody."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from orchestrator.core.answers import LeaseLost, RunRecorded, StatePublished, StoreSilent
 from orchestrator.core.bulletin import MOST_UNRECORDED
-from orchestrator.core.job import AT_ONCE
 from orchestrator.core.messages import RememberToken, RunEnded, StartRun
+from orchestrator.core.minding import AT_ONCE
 from orchestrator.core.nouns import RunId, Token
 from orchestrator.core.reload import substance
 from orchestrator.core.requests import PublishState, RecordRun
@@ -55,6 +56,7 @@ def test_the_end_of_a_run_is_recorded_until_the_store_has_it() -> None:
         "node": "a",
         "token": TOKEN,
         "tick": None,
+        "attempt": 1,
         "reason": "start",
         "started": "2027-01-15T08:00:00.000Z",
         "ended": "2027-01-15T08:00:01.500Z",
@@ -63,6 +65,10 @@ def test_the_end_of_a_run_is_recorded_until_the_store_has_it() -> None:
         "exit_code": 3,
         "signal": None,
         "error": "",
+        "why": "",
+        "first": None,
+        "last": None,
+        "count": None,
         "by_itself": True,
         "output": [],
         "substance": substance(service()),
@@ -94,10 +100,8 @@ def test_only_so_many_records_wait_for_the_store() -> None:
 )
 def test_a_run_comes_out_in_one_word(end: RunEnded, word: str) -> None:
     running = running_job()
-    assert running.run is not None
-    running.run.id = RunId("r")
 
-    turn(running, end, boot=1.0)
+    turn(running, replace(end, run=run_id(running)), boot=1.0)
 
     assert running.last is not None
     assert running.last["outcome"] == word

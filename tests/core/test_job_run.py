@@ -3,8 +3,8 @@
 import pytest
 
 from orchestrator.core.answers import LeaseLost, LeaseRenewed, StatePublished, StoreSilent
-from orchestrator.core.job import AT_ONCE
 from orchestrator.core.messages import ExtendRun, KillRun, RunStarted, RunStuck, RunUnproven, Say, StartRun, StopRun
+from orchestrator.core.minding import AT_ONCE
 from orchestrator.core.nouns import RunId, Token
 from orchestrator.core.requests import AcquireLease, LookAtLease, PublishState, ReleaseLease, RenewLease
 from orchestrator.core.spec import StopSpec

@@ -6,11 +6,14 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.core.answers import LeaseRefused, ServerMet, StoreSilent
+from orchestrator.core.here import MOST_ASKS
+from orchestrator.core.info import Identity
 from orchestrator.core.messages import Action, Nudged, Say
 from orchestrator.core.node import Node
 from orchestrator.core.nouns import JobName, NodeName
 from orchestrator.core.requests import AcquireLease, KeepMembership, LookAtLease, MeetServer, PublishState
-from orchestrator.core.spec import LeaseTiming, bucket_of
+from orchestrator.core.spec import ClusterSpec, bucket_of
+from orchestrator.core.timing import LeaseTiming
 from tests.core.house import (
     ABSENT,
     JOB,
@@ -217,8 +220,8 @@ def test_a_holder_shows_its_state_and_a_standby_does_not() -> None:
 
 
 def test_the_floors_of_the_state_directory_reach_the_leases() -> None:
-    base = node()
-    floored = Node(base._spec, base._identity, {JOB: NEWER}, new_cluster=True)
+    identity = Identity(NodeName("a"), "a1", "state-a", "host", 1, "1.0")
+    floored = Node(ClusterSpec("shop", (service(),)), identity, {JOB: NEWER}, new_cluster=True)
     joined(floored)
 
     assert only(AcquireLease, told(floored, ABSENT)).floor == NEWER
@@ -240,3 +243,21 @@ def test_a_meeting_of_a_bucket_is_kept_with_its_bucket() -> None:
 
     assert machine.jobs[JOB].server.epoch != "5|r|run9"
     assert machine.jobs[JobName("bot")].server.epoch == "5|r|run9"
+
+
+# Rule 4: a turn for whoever waits for room
+
+
+def test_leases_are_asked_for_in_batches_that_one_request_timeout_can_carry() -> None:
+    names = [JobName(f"job{number}") for number in range(MOST_ASKS + 50)]
+    machine = node(*(service(name=name, job=name, key=name) for name in names))
+    told(machine)
+    buckets = {bucket_of(name) for name in names}
+    first = told(machine, members(), *(replace(met(0.0), bucket=bucket) for bucket in buckets))
+
+    asked = of(AcquireLease, [*first, *told(machine, *(replace(ABSENT, job=name) for name in names))])
+    assert [ask.job for ask in asked] == names[:MOST_ASKS]
+    assert machine.next_deadline(at(0.0)) > 0.0
+    answers = [replace(granted(0.0), job=ask.job) for ask in asked[:60]]
+
+    assert [ask.job for ask in of(AcquireLease, told(machine, *answers))] == names[MOST_ASKS:]

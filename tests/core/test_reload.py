@@ -15,21 +15,26 @@ from orchestrator.core.spec import (
     Backoff,
     ClusterSpec,
     HealthSpec,
+    HistorySpec,
     Hook,
     JobSpec,
     Kind,
-    LeaseTiming,
     LogSpec,
+    Misfire,
     OnCrashLoop,
+    OnLost,
     OnRedisLoss,
     OnUnhealthy,
+    Overlap,
     ReloadSpec,
     Restart,
+    RetrySpec,
     ScheduleSpec,
     Scope,
     StopSpec,
     bucket_of,
 )
+from orchestrator.core.timing import LeaseTiming
 from tests.core.house import (
     ABSENT,
     JOB,
@@ -93,6 +98,14 @@ OTHER: Mapping[str, tuple[object, Effect]] = {
     "limits": ((("nofile", 99),), Effect.RESTARTED),
     "priority": (5, Effect.APPLIED),
     "after": (("db",), Effect.APPLIED),
+    "misfire": (Misfire.ALL, Effect.APPLIED),
+    "overlap": (Overlap.QUEUE, Effect.APPLIED),
+    "max_instances": (3, Effect.APPLIED),
+    "on_lost": (OnLost.RERUN, Effect.APPLIED),
+    "retries": (RetrySpec(count=3), Effect.APPLIED),
+    "jitter_s": (30.0, Effect.APPLIED),
+    "pause_after_failures": (3, Effect.APPLIED),
+    "history": (HistorySpec(runs=5), Effect.APPLIED),
 }
 """Of each field another value, and what that does."""
 
@@ -262,7 +275,8 @@ def test_a_cron_s_run_goes_on_to_its_end_and_the_next_is_by_the_new_definition()
     told(machine, ended(start.run), boot=62.0)
 
     assert job.spec is changed
-    assert job.ticks.next == (server_ms(0.0) + 120_000) / 1000
+    assert job.cron is not None
+    assert job.cron.ticks.next == (server_ms(0.0) + 120_000) / 1000
 
 
 def test_a_removed_job_is_stopped_and_its_lease_given_back() -> None:

@@ -6,12 +6,13 @@ and 4, cc and ct two further parsers; `differ` gives their answer. ERROR means: 
 
 import csv
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 
 import pytest
 
-from orchestrator.core.schedule import MOST_STEPS, Schedule, parse_problem
-from orchestrator.core.spec import ScheduleSpec
+from orchestrator.core.schedule import Schedule, parse_problem
+from orchestrator.core.spec import Dst, ScheduleSpec
 
 with (Path(__file__).parent / "cron_cases.tsv").open(encoding="utf-8") as _file:
     CASES = list(csv.DictReader(_file, delimiter="\t", quoting=csv.QUOTE_NONE))
@@ -127,6 +128,71 @@ def test_a_fraction_of_a_second_does_not_repeat_or_lose_a_tick() -> None:
     assert tuple(every_second.next_after(utc) for utc in (10.0, 10.999, 11.0)) == (11.0, 11.0, 12.0)
 
 
+@pytest.mark.parametrize(
+    ("day", "expected"),
+    [
+        pytest.param("2025-10-25T12:00", ["2025-10-26T00:30:00Z", "2025-10-26T01:30:00Z"], id="both passes"),
+        pytest.param("2025-03-29T12:00", ["2025-03-31T00:30:00Z", "2025-04-01T00:30:00Z"], id="nothing in a gap"),
+    ],
+)
+def test_a_literal_fixed_time_runs_whenever_the_clock_shows_it(day: str, expected: list[str]) -> None:
+    literal = Schedule(ScheduleSpec(cron="30 2 * * *", timezone="Europe/Berlin", dst=Dst.LITERAL))
+
+    assert expected == ticks(literal, at(day), 2)
+
+
+def test_a_single_instant_is_due_once() -> None:
+    schedule = Schedule(ScheduleSpec(at_utc=100.5))
+
+    assert [schedule.next_after(utc) for utc in (0, 100.499, 100.5, 200)] == [100.5, 100.5, None, None]
+    assert schedule.newest_in(0, 100.5) == (100.5, 1)
+    assert (schedule.newest_in(0, 100.4), schedule.newest_in(100.5, 200)) == ((None, 0), (None, 0))
+
+
+def test_a_job_after_another_one_is_never_due_by_itself() -> None:
+    schedule = Schedule(ScheduleSpec(after="other"))
+
+    assert (schedule.next_after(0), schedule.newest_in(0, 2e9)) == (None, (None, 0))
+    assert schedule.describe(at("2025-01-01")) == "Wed 2025-01-01 00:00 UTC"
+
+
+def test_bounds_belong_to_the_span() -> None:
+    hourly = ScheduleSpec(cron="@hourly", not_before_utc=at("2025-01-02"), not_after_utc=at("2025-01-02T02:00"))
+
+    assert ticks(Schedule(hourly), at("2025-01-01"), 3) == [
+        *("2025-01-02T00:00:00Z", "2025-01-02T01:00:00Z", "2025-01-02T02:00:00Z")
+    ]
+    assert Schedule(hourly).next_after(at("2025-01-02T02:00")) is None
+    assert Schedule(hourly).newest_in(0, 2e9) == (at("2025-01-02T02:00"), 3)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (ScheduleSpec(cron="* * * * * *"), 1),
+        (ScheduleSpec(cron="* * * * *"), 60),
+        (ScheduleSpec(cron="*/40 * * * *"), 20 * 60),
+        (ScheduleSpec(cron="50,5 * * * * *"), 15),
+        (ScheduleSpec(cron="0 3 * * *"), 86_400),
+        (ScheduleSpec(cron="30 0,23 * * *"), 3600),
+        (ScheduleSpec(cron="30 0,23 * * mon"), 23 * 3600),
+        (ScheduleSpec(cron="0 3 * * mon"), 7 * 86_400),
+        (ScheduleSpec(cron="0 3 1 * *"), 28 * 86_400),
+        (ScheduleSpec(cron="0 3 13 * fri"), 86_400),
+        (ScheduleSpec(cron="0 3 L * *"), 28 * 86_400),
+        (ScheduleSpec(cron="@yearly"), 365 * 86_400),
+        (ScheduleSpec(cron="0 0 29 2 *"), 1461 * 86_400),
+        (ScheduleSpec(every_s=1.5), 1.5),
+        (ScheduleSpec(cron="@every 90s"), 90),
+        (ScheduleSpec(at_utc=0.0), inf),
+        (ScheduleSpec(after="a"), inf),
+    ],
+    ids=lambda value: value.identity if isinstance(value, ScheduleSpec) else "",
+)
+def test_the_shortest_interval_is_that_of_any_two_neighbours(spec: ScheduleSpec, expected: float) -> None:
+    assert Schedule(spec).shortest_interval_s() == expected
+
+
 @pytest.mark.parametrize("every_s", [1.0, 1.001, 1.1, 90.0, 86_400.0])
 def test_a_period_gives_each_multiple_since_1970_once(every_s: float) -> None:
     """1.001 s are 1000.9999999999999 ms in floating point: a tick must not answer itself."""
@@ -157,11 +223,14 @@ def test_a_period_gives_each_multiple_since_1970_once(every_s: float) -> None:
             ScheduleSpec(cron="* * * * * *"),
             0,
             86_399.5,
-            (86_399.0, MOST_STEPS),
-            id="past the limit the count is a floor",
+            (86_399.0, 86_399),
+            id="what is not walked is reckoned",
         ),
         pytest.param(
-            ScheduleSpec(cron="* * 0-9 * * *"), 0, 80_000, (35_999.0, MOST_STEPS), id="the newest is exact all the same"
+            ScheduleSpec(cron="* * 0-9 * * *"), 0, 80_000, (35_999.0, 35_999), id="it may lie far before the end"
+        ),
+        pytest.param(
+            ScheduleSpec(cron="* * * * *"), 0, 4e9, (3_999_999_960.0, 66_666_666), id="a century costs no more"
         ),
     ],
 )
@@ -177,6 +246,16 @@ def test_the_newest_tick_of_a_span(
         (ScheduleSpec(cron="0 0 * * *"), "2025-01-01T00:00:00Z", "Wed 2025-01-01 00:00 UTC"),
         (ScheduleSpec(every_s=90), "2025-01-01T00:01:30Z", "Wed 2025-01-01 00:01:30 UTC"),
         (ScheduleSpec(every_s=1.5), "2025-01-01T00:00:01.5Z", "Wed 2025-01-01 00:00:01.500 UTC"),
+        (
+            ScheduleSpec(at_utc=0.0, timezone="Asia/Tokyo"),
+            "2025-01-01T00:00:00Z",
+            "Wed 2025-01-01 09:00 JST Asia/Tokyo",
+        ),
+        (
+            ScheduleSpec(cron="30 2 * * *", timezone="Europe/Berlin", dst=Dst.LITERAL),
+            "2025-10-26T01:30:00Z",
+            "Sun 2025-10-26 02:30 CET Europe/Berlin (second of two)",
+        ),
         (
             ScheduleSpec(cron="0 9 * * *", timezone="Europe/Berlin"),
             "2025-07-01T07:00:00Z",
@@ -211,3 +290,9 @@ def test_the_newest_tick_of_a_span(
 )
 def test_a_tick_is_told_in_local_time_with_what_the_clocks_did(spec: ScheduleSpec, utc: str, expected: str) -> None:
     assert expected == Schedule(spec).describe(at(utc))
+
+
+def test_the_shortest_interval_is_that_of_all_calendars() -> None:
+    last_sundays = Schedule(ScheduleSpec(cron="0 0 * */3 0L"))
+
+    assert last_sundays.shortest_interval_s() == 84 * 86_400  # 91 days in the first four years

@@ -45,8 +45,8 @@ COUNT = ": write 5 (minute hour day-of-month month day-of-week) or 6 with the se
         (
             "@reboot",
             (
-                "@reboot is no instant: write a service with `restart: never`, which runs once each time a node gets"
-                " the lease: at the start, and again at every hand-over and restart"
+                "@reboot is no instant: write a service with `restart: never`, which runs once, whichever node; an"
+                " order to start it runs it again"
             ),
         ),
         (

@@ -2,19 +2,21 @@
 
 The walk asks zoneinfo what the clocks show at each instant, and applies the rules of `schedule.py` word for word:
 a wildcard job runs whenever that satisfies the fields; a fixed-time job not in a second pass (PEP 495's fold),
-and for all minutes that a jump of at most three hours left out, at the first instant after it.
+and for all minutes that a jump of at most three hours left out, at the first instant after it. With `dst: literal`
+every job is treated as a wildcard job.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.core.schedule import Schedule, parse_problem
-from orchestrator.core.spec import ScheduleSpec
+from orchestrator.core.schedule import Schedule, jitter_of, parse_problem
+from orchestrator.core.spec import Dst, ScheduleSpec
 
 CHANGES = [
     ("Europe/Berlin", "2025-03-30T01:00:00Z"),
@@ -146,7 +148,9 @@ FIVE_FIELDS = st.builds(Expression, st.none(), MINUTES, HOURS, DAYS, MONTHS, WEE
 SIX_FIELDS = st.builds(Expression, SECONDS, MINUTES, HOURS, st.just(ANY), st.just(ANY), st.just(ANY))
 
 
-def every_tick(expression: Expression, zone: ZoneInfo, start: int, until: int, step_s: int) -> Iterator[float]:
+def every_tick(
+    expression: Expression, zone: ZoneInfo, dst: Dst, start: int, until: int, step_s: int
+) -> Iterator[float]:
     """Look at each instant in (start, until] that lies on the grid of `step_s`."""
     step = timedelta(seconds=step_s)
     shown = datetime.fromtimestamp(start, zone).replace(tzinfo=None, fold=0)
@@ -154,7 +158,7 @@ def every_tick(expression: Expression, zone: ZoneInfo, start: int, until: int, s
         local = datetime.fromtimestamp(utc, zone)
         before, shown = shown, local.replace(tzinfo=None, fold=0)
         due = expression.holds(shown)
-        if expression.fixed_time:
+        if expression.fixed_time and dst is Dst.CRON:
             skipped = (shown - before - step) if shown - before - step <= LONGEST_GAP else timedelta()
             due = (due and not local.fold) or any(
                 expression.holds(before + n * step) for n in range(1, skipped // step + 1)
@@ -163,18 +167,18 @@ def every_tick(expression: Expression, zone: ZoneInfo, start: int, until: int, s
             yield float(utc)
 
 
-def check(expression: Expression, place: tuple[str, str], start: int, span_s: int, step_s: int) -> None:
+def check(expression: Expression, place: tuple[str, str], dst: Dst, start: int, span_s: int, step_s: int) -> None:
     """Compare all ticks of a span that begins `start` steps from a change of the clocks."""
     zone, change = place
     begins = int(datetime.fromisoformat(change).timestamp()) + start * step_s
     until = begins + span_s
     try:
-        schedule = Schedule(ScheduleSpec(cron=expression.text, timezone=zone))
+        schedule = Schedule(ScheduleSpec(cron=expression.text, timezone=zone, dst=dst))
     except ValueError as problem:
         assert "no date has" in str(problem)  # noqa: PT017 - any other refusal is a fault
-        assert not any(every_tick(expression, ZoneInfo(zone), begins, until, step_s))
+        assert not any(every_tick(expression, ZoneInfo(zone), dst, begins, until, step_s))
         return
-    expected = list(every_tick(expression, ZoneInfo(zone), begins, until, step_s))
+    expected = list(every_tick(expression, ZoneInfo(zone), dst, begins, until, step_s))
 
     found, tick = [], schedule.next_after(begins)
     while tick is not None and tick <= until:
@@ -186,30 +190,31 @@ def check(expression: Expression, place: tuple[str, str], start: int, span_s: in
     assert (expected[-1] if expected else None, len(expected)) == schedule.newest_in(begins, until)
 
 
-@settings(deadline=None, max_examples=80)
-@given(FIVE_FIELDS, st.sampled_from(CHANGES), st.integers(-36 * 60, 6 * 60))
+@settings(deadline=None, max_examples=120)
+@given(FIVE_FIELDS, st.sampled_from(CHANGES), st.sampled_from(Dst), st.integers(-36 * 60, 6 * 60))
 def test_five_fields_agree_with_a_walk_over_every_minute(
-    expression: Expression, place: tuple[str, str], start: int
+    expression: Expression, place: tuple[str, str], dst: Dst, start: int
 ) -> None:
-    check(expression, place, start, span_s=40 * 3600, step_s=60)
+    check(expression, place, dst, start, span_s=40 * 3600, step_s=60)
 
 
-@settings(deadline=None, max_examples=25)
-@given(SIX_FIELDS, st.sampled_from(CHANGES), st.integers(-2 * 3600, 3600))
+@settings(deadline=None, max_examples=30)
+@given(SIX_FIELDS, st.sampled_from(CHANGES), st.sampled_from(Dst), st.integers(-2 * 3600, 3600))
 def test_six_fields_agree_with_a_walk_over_every_second(
-    expression: Expression, place: tuple[str, str], start: int
+    expression: Expression, place: tuple[str, str], dst: Dst, start: int
 ) -> None:
-    check(expression, place, start, span_s=2 * 3600 + 1800, step_s=1)
+    check(expression, place, dst, start, span_s=2 * 3600 + 1800, step_s=1)
 
 
 @settings(deadline=None, max_examples=100)
 @given(
     FIVE_FIELDS,
     st.sampled_from([zone for zone, _ in CHANGES]),
+    st.sampled_from(Dst),
     st.floats(0, 4_000_000_000, allow_nan=False),
 )
-def test_the_next_tick_is_always_strictly_later(expression: Expression, zone: str, utc: float) -> None:
-    spec = ScheduleSpec(cron=expression.text, timezone=zone)
+def test_the_next_tick_is_always_strictly_later(expression: Expression, zone: str, dst: Dst, utc: float) -> None:
+    spec = ScheduleSpec(cron=expression.text, timezone=zone, dst=dst)
     if parse_problem(spec):
         return
     schedule = Schedule(spec)
@@ -220,3 +225,79 @@ def test_the_next_tick_is_always_strictly_later(expression: Expression, zone: st
             return
         assert tick > utc
         utc = tick
+
+
+PLAIN = st.one_of(
+    FIVE_FIELDS.map(lambda expression: ScheduleSpec(cron=expression.text, timezone="Europe/Berlin")),
+    st.integers(1000, 10**7).map(lambda period_ms: ScheduleSpec(every_s=period_ms / 1000)),
+    st.integers(1_761_400_000, 1_761_500_000).map(lambda at: ScheduleSpec(at_utc=float(at))),
+)
+BOUNDS = st.integers(1_761_300_000_000, 1_761_600_000_000).map(lambda ms: ms / 1000)
+"""Instants about the last Sunday of October 2025."""
+
+
+def ticks_in(schedule: Schedule, after: float, until: float) -> list[float]:
+    """Return at most 300 ticks in (after, until]."""
+    found: list[float] = []
+    while len(found) < 300 and (tick := schedule.next_after(after)) is not None and tick <= until:
+        found.append(tick)
+        after = tick
+    return found
+
+
+@settings(deadline=None, max_examples=100)
+@given(PLAIN, BOUNDS, BOUNDS, BOUNDS, st.data())
+def test_bounds_take_ticks_away_and_move_none(
+    plain: ScheduleSpec, begin: float, end: float, start: float, data: st.DataObject
+) -> None:
+    if parse_problem(plain):
+        return
+    until = start + 86_400
+    every = ticks_in(Schedule(plain), start, until)
+    if every:  # a bound that is a tick belongs to the span
+        begin = data.draw(st.sampled_from([begin, *every[:5]]))
+        end = data.draw(st.sampled_from([end, *every[-5:]]))
+    bounded = Schedule(replace(plain, not_before_utc=begin, not_after_utc=end))
+
+    found = ticks_in(bounded, start, every[-1] if every else until)
+
+    expected = [tick for tick in every if begin <= tick <= end]
+    assert found[: len(expected)] == expected
+    assert all(begin <= tick <= end for tick in found)
+    if len(every) < 300:
+        assert bounded.newest_in(start, until) == (expected[-1] if expected else None, len(expected))
+
+
+@settings(deadline=None, max_examples=60)
+@given(FIVE_FIELDS)
+def test_no_two_ticks_come_closer_than_the_shortest_interval(expression: Expression) -> None:
+    spec = ScheduleSpec(cron=expression.text)
+    if parse_problem(spec):
+        return
+    schedule = Schedule(spec)
+
+    found = ticks_in(schedule, 1_700_000_000, 1_700_000_000 + 10 * 366 * 86_400)
+
+    gaps = [later - earlier for earlier, later in pairwise(found)]
+    assert all(gap >= schedule.shortest_interval_s() for gap in gaps)
+
+
+@given(st.text(max_size=30), st.floats(0.001, 86_400))
+def test_the_jitter_of_a_job_is_always_the_same_and_shorter_than_it_may_be(name: str, jitter_s: float) -> None:
+    drawn = jitter_of(name, jitter_s)
+
+    assert drawn == jitter_of(name, jitter_s)
+    assert 0 <= drawn < jitter_s + 0.0005
+    assert drawn == round(drawn, 3)
+
+
+def test_jitter_spreads_similar_names() -> None:
+    drawn = [jitter_of(f"report-{number}", 300.0) for number in range(200)]
+
+    assert len({int(each) for each in drawn}) >= 100
+    assert min(drawn) < 15
+    assert max(drawn) > 285
+
+
+def test_no_jitter_is_none() -> None:
+    assert jitter_of("a", 0.0) == 0.0

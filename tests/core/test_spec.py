@@ -2,7 +2,8 @@
 
 import pytest
 
-from orchestrator.core.spec import LeaseTiming, ScheduleSpec, bucket_of
+from orchestrator.core.spec import ScheduleSpec, bucket_of
+from orchestrator.core.timing import LeaseTiming
 
 
 @pytest.mark.parametrize(

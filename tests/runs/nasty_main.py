@@ -7,6 +7,7 @@ command line but the trees'.
 
     in                                         out
     {"start": {tree: tag, ...}}                {"launcher": pid}, then {"started": tree, "leash": pid} each
+    the same with "in spares": true            (the same, with a spare for each that is ready before)
     {"do": "stop" | "fail" | "kill"}           (what it brings about)
     {"do": "let go"}                           {"let_go": instant from which the last deadlines were counted}
                                                {"unproven": tree, "why": clause}
@@ -24,7 +25,7 @@ from pathlib import Path
 from orchestrator import clock
 from orchestrator.core.messages import RunEnded, RunEvent, RunStarted, RunUnproven, StopRun
 from orchestrator.core.nouns import RunId
-from orchestrator.core.spec import LeaseTiming
+from orchestrator.core.timing import LeaseTiming
 from tests.runs.node import Node, job, nasty
 
 LIFE_S = 60
@@ -63,6 +64,8 @@ class Main:
         async for line in reader:
             order = json.loads(line)
             if "start" in order:
+                if order.get("in spares"):
+                    await self._node.spares(len(order["start"]))
                 self._start(order["start"])
             elif order["do"] == "let go":
                 self._holds = False

@@ -246,12 +246,12 @@ class Outcome:
     left_at_end: list[int]
 
 
-async def play(fault: Fault, trees: tuple[str, ...], directory: Path) -> dict[str, Outcome]:
-    """Let the trees grow, strike, and look at what becomes of each."""
+async def play(fault: Fault, trees: tuple[str, ...], directory: Path, *, in_spares: bool = False) -> dict[str, Outcome]:
+    """Let the trees grow, strike, and look at what becomes of each; `in_spares`: under leashes that waited for them."""
     tags = {tree: fresh_tag() for tree in trees}
     onlooker = Onlooker(tags, directory)
     async with _a_main(directory, onlooker) as main:
-        await _grow(main, tags)
+        await _grow(main, tags, in_spares=in_spares)
         await fault.strike(main)
         left = await onlooker.all_quiet()
         if fault.cause:
@@ -269,7 +269,7 @@ async def play(fault: Fault, trees: tuple[str, ...], directory: Path) -> dict[st
     }
 
 
-async def _grow(main: Struck, tags: dict[str, str]) -> None:
+async def _grow(main: Struck, tags: dict[str, str], *, in_spares: bool) -> None:
     """Return when every tree is at its full size."""
 
     def grown(tree: str) -> bool:
@@ -277,7 +277,7 @@ async def _grow(main: Struck, tags: dict[str, str]) -> None:
         return there or (tree == BRIEF and tree in main.ended)
 
     for wave in ([tree for tree in tags if tree != BRIEF], [tree for tree in tags if tree == BRIEF]):
-        main.order(start={tree: tags[tree] for tree in wave})
+        main.order(start={tree: tags[tree] for tree in wave}, **{"in spares": in_spares})
         seen = main.onlooker.look()
         give_up_at = clock.boot() + PATIENCE_S
         while missing := [tree for tree in wave if not grown(tree)]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from orchestrator import clock
 from orchestrator.core.messages import (
+    ExpectRuns,
     ExtendRun,
     KillRun,
     RunEnded,
@@ -21,7 +22,8 @@ from orchestrator.core.messages import (
     StopRun,
 )
 from orchestrator.core.nouns import Deadlines, JobName, RunId, Token
-from orchestrator.core.spec import JobSpec, Kind, LeaseTiming, LogSpec, StopSpec
+from orchestrator.core.spec import JobSpec, Kind, LogSpec, StopSpec
+from orchestrator.core.timing import LeaseTiming
 from orchestrator.runs.client import Runs
 from orchestrator.runs.oversight import Limits
 
@@ -107,6 +109,7 @@ class Node:
         self.events: list[RunEvent] = []
         self.said: list[Say] = []
         self._arrived = asyncio.Event()
+        self._leashes: dict[RunId, int] = {}
         self.directory = directory
         inherited = dict(os.environ) if environ is None else environ
         self.runs = Runs(
@@ -120,13 +123,36 @@ class Node:
 
     def _deliver(self, event: RunEvent) -> None:
         self.events.append(event)
+        if isinstance(event, RunStarted):
+            self._leashes[event.run] = self.leash(event.run)
         self._arrived.set()
 
-    def start(self, spec: JobSpec, deadlines: Deadlines | None = None, env: dict[str, str] | None = None) -> RunId:
+    def start(
+        self,
+        spec: JobSpec,
+        deadlines: Deadlines | None = None,
+        env: dict[str, str] | None = None,
+        *,
+        lane: int = 0,
+        last_attempt: bool = True,
+    ) -> RunId:
         """Start a run and return its id."""
         run = RunId(uuid.uuid4().hex)
-        self.runs.start(spec, StartRun(spec.name, run, Token(1), deadlines, env or {}))
+        order = StartRun(spec.name, run, Token(1), deadlines, env or {}, lane=lane, last_attempt=last_attempt)
+        self.runs.start(spec, order)
         return run
+
+    async def spares(self, count: int) -> list[int]:
+        """Have so many leashes wait for runs, and return their pids once they do."""
+        self.runs.expect(ExpectRuns(count, clock.boot() + 1.0))
+        await until(lambda: len(self.waiting()) >= count, "spares are ready")
+        return self.waiting()
+
+    def waiting(self) -> list[int]:
+        """Return the pids of the leashes that wait for a run."""
+        pids = self.runs.pids()["spares"]
+        assert isinstance(pids, list)
+        return pids
 
     def stop(self, run: RunId, grace_s: float, *, failure: bool = False) -> None:
         """Stop a run."""
@@ -187,6 +213,10 @@ class Node:
         assert isinstance(runs, dict)
         pid: int = runs[run]["leash"]
         return pid
+
+    def leash_of(self, run: RunId) -> int:
+        """Return the pid of the leash that a run was started under, also when it has ended."""
+        return self._leashes[run]
 
     def log(self, spec: JobSpec) -> bytes:
         """Return what the job's present log file holds; nothing while there is none."""

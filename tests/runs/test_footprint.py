@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from orchestrator.runs import linux
+from orchestrator.runs.spares import MEMORY_BYTES
 from tests.runs.node import Node, job
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +40,14 @@ async def test_a_leash_costs_little(node: Node) -> None:
         await node.ended(run)
 
 
+async def test_a_spare_costs_no_more_than_is_reckoned_with(node: Node) -> None:
+    waiting = await node.spares(LEASHES)
+
+    mean_kib = sum(pss_kib(pid) for leash in waiting for pid in (leash, *linux.children(leash))) / LEASHES
+
+    assert mean_kib <= MEMORY_BYTES / 1024
+
+
 async def test_the_rehearsal_leaves_nothing_open(node: Node) -> None:
     run = node.start(job(("sleep", "20")))
     await node.started(run)
@@ -60,7 +70,19 @@ def test_the_launcher_imports_only_the_standard_library_and_its_own_light_files(
     loaded = set(done.stdout.split())
 
     own = {name.removeprefix("orchestrator.runs.") for name in loaded if name.startswith("orchestrator.runs.")}
-    running = {"ending", "errands", "launcher", "leash", "page", "rehearsal", "tree", "wakeups", "wire"}
+    running = {
+        "ending",
+        "errands",
+        "killing",
+        "launcher",
+        "leash",
+        "page",
+        "ready",
+        "rehearsal",
+        "tree",
+        "wakeups",
+        "wire",
+    }
     beginning = {"cgroups", "env_file", "first_process", "identity"}
     writing = {"journal", "logs", "output", "pump", "stamps"}
     assert own <= running | beginning | writing | {"linux"}

@@ -42,6 +42,22 @@ async def ready(node: Node, spec: JobSpec, run: RunId, words: bytes = b"ready") 
     await until(lambda: words in node.log(spec), f"it says {words!r}")
 
 
+async def test_the_hook_for_failures_waits_for_the_last_attempt(node: Node) -> None:
+    spec = replace(ending_job("exit 4", sh(TELL)), on_start=sh(TELL))
+
+    ended = await node.ended(node.start(spec, last_attempt=False))
+    last = await node.ended(node.start(spec))
+
+    assert not any(line.startswith("on_failure") for line in ended.tail)
+    assert last.tail[-1] == "on_failure pid= code=4 signal="
+
+
+async def test_the_hook_for_success_runs_at_the_first_that_succeeds(node: Node) -> None:
+    ended = await node.ended(node.start(ending_job("exit 0", sh(TELL)), last_attempt=False))
+
+    assert ended.tail == ("on_success pid= code=0 signal=",)
+
+
 async def test_the_hook_for_the_start_finds_the_job_running(node: Node) -> None:
     spec = replace(job(("sleep", "20")), on_start=sh(TELL + "; echo $ORCHESTRATOR_JOB"))
     run = node.start(spec, env={"ORCHESTRATOR_JOB": "the job"})

@@ -404,3 +404,18 @@ async def test_a_job_whose_log_cannot_be_written_runs_on(node: Node, tmp_path: P
     assert ended.exit_code == 3
     assert [(line.event, line.level) for line in node.said] == [("log.failed", "warning")]
     assert node.runs.last_lines(run) == ("hello",)
+
+
+async def test_two_runs_of_one_job_that_are_alive_at_once_share_no_file(node: Node) -> None:
+    spec = job(("sh", "-c", "echo $LANE; sleep 0.2; echo $LANE"), log=LogSpec(stderr="separate"))
+
+    runs = [node.start(spec, env={"LANE": str(lane)}, lane=lane) for lane in range(3)]
+    for run in runs:
+        await node.ended(run)
+
+    written = {path.name: path.read_text() for path in (node.directory / "logs").iterdir()}
+    assert written == {
+        f"{spec.name}.log": "0\n0\n",
+        f"{spec.name}~1.log": "1\n1\n",
+        f"{spec.name}~2.log": "2\n2\n",
+    }

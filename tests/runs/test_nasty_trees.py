@@ -10,9 +10,22 @@ import pytest
 from tests.runs.nasty_scene import FAULTS, SCENES, Outcome, play
 
 CELLS = [
-    pytest.param(fault, trees, tree, id=f"{tree}, {fault}") for fault in FAULTS for trees in SCENES for tree in trees
+    pytest.param(fault, trees, tree, False, id=f"{tree}, {fault}")
+    for fault in FAULTS
+    for trees in SCENES
+    for tree in trees
+] + [
+    pytest.param(fault, SCENES[0], tree, True, id=f"{tree} in a spare, {fault}")
+    for fault in (
+        "a stop",
+        "a step-down",
+        "SIGKILL of main and launcher",
+        "SIGSTOP of main and leash",
+        "SIGKILL of the leash",
+    )
+    for tree in SCENES[0]
 ]
-Played = dict[tuple[str, tuple[str, ...]], dict[str, Outcome]]
+Played = dict[tuple[str, tuple[str, ...], bool], dict[str, Outcome]]
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +36,24 @@ def played() -> Played:
 
 @pytest.fixture
 def outcome(
-    fault: str, trees: tuple[str, ...], tree: str, played: Played, tmp_path_factory: pytest.TempPathFactory
+    fault: str,
+    trees: tuple[str, ...],
+    tree: str,
+    in_spare: bool,
+    played: Played,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Outcome:
     """What this fault left of this tree; the first of the trees that asks has it played for all of them."""
-    if (fault, trees) not in played:
-        played[fault, trees] = {}  # where the scene itself fails, it fails once
-        played[fault, trees] = asyncio.run(play(FAULTS[fault], trees, tmp_path_factory.mktemp("scene")))
-    assert tree in played[fault, trees], "its scene failed: see the first of its trees"
-    return played[fault, trees][tree]
+    scene = fault, trees, in_spare
+    if scene not in played:
+        played[scene] = {}  # where the scene itself fails, it fails once
+        directory = tmp_path_factory.mktemp("scene")
+        played[scene] = asyncio.run(play(FAULTS[fault], trees, directory, in_spares=in_spare))
+    assert tree in played[scene], "its scene failed: see the first of its trees"
+    return played[scene][tree]
 
 
-@pytest.mark.parametrize(("fault", "trees", "tree"), CELLS)
+@pytest.mark.parametrize(("fault", "trees", "tree", "in_spare"), CELLS)
 def test_nothing_of_a_tree_is_left_within_the_bound(outcome: Outcome) -> None:
     assert outcome.left == []
     assert outcome.gone_after_s <= outcome.bound_s

@@ -94,6 +94,26 @@ def test_where_what_goes_to_stderr_goes(log: LogSpec, path: str | None) -> None:
     assert err_log_path(Path("/state"), spec) == (Path(path) if path else None)
 
 
+@pytest.mark.parametrize(
+    ("log", "path", "err_path"),
+    [
+        (LogSpec(stderr="separate"), "/state/logs/beat~2.log", "/state/logs/beat~2.err.log"),
+        (LogSpec(stderr="separate", file="/var/log/beat.txt"), "/var/log/beat~2.txt", "/var/log/beat~2.err.txt"),
+        (LogSpec(file="/var/log/beat"), "/var/log/beat~2", None),
+        (LogSpec(file="/dev/null"), "/dev/null", None),
+        (LogSpec(mode="none"), None, None),
+    ],
+    ids=["by its name", "as the file says", "without an ending", "no file at all", "nowhere"],
+)
+def test_runs_that_are_alive_at_once_have_logs_of_their_own(
+    log: LogSpec, path: str | None, err_path: str | None
+) -> None:
+    spec = replace(job(("true",)), name=JobName("beat"), log=log)
+
+    assert log_path(Path("/state"), spec, 2) == (Path(path) if path else None)
+    assert err_log_path(Path("/state"), spec, 2) == (Path(err_path) if err_path else None)
+
+
 def sent(spec: JobSpec, **env: str) -> dict[str, object]:
     """Return what a leash gets, after the way through JSON."""
     order = StartRun(spec.name, RunId("r"), Token(1), None, env)

@@ -73,7 +73,35 @@ def test_a_slot_given_back_binds_nobody(page: Page) -> None:
 
     page.clear(0)
 
+    assert page.bound(0, 1) is None
+
+
+def test_a_slot_that_a_spare_waits_for_binds_nobody_until_a_run_has_it(page: Page) -> None:
+    assert page.bound(0, 1, abandoned_at=5.0) is None
+
+    page.claim(0, 1, term_at=NEVER, kill_at=NEVER)
+
     assert page.bound(0, 1) == NEVER
+
+
+def test_a_leash_is_frozen_a_while_after_its_bound_or_after_the_grace_since_main_was_gone(page: Page) -> None:
+    page.claim(0, 1, term_at=10.0, kill_at=12.0, backup_s=0.25, grace_s=3.0)
+
+    assert page.bound(0, 1) == 12.25
+    assert page.bound(0, 1, abandoned_at=5.0) == 8.25
+    assert page.bound(0, 1, abandoned_at=11.0) == 12.25
+
+
+def test_when_a_spare_s_first_process_began_is_forgotten_with_its_run(page: Page) -> None:
+    page.claim(0, 1, term_at=10.0, kill_at=12.0)
+    page.begin(0, 1, 7.0)
+    page.begin(0, 2, 8.0)  # a stranger
+
+    assert page.began_at(0, 1) == 7.0
+
+    page.clear(0)
+    page.claim(0, 3, term_at=10.0, kill_at=12.0)
+    assert (page.began_at(0, 1), page.began_at(0, 3)) == (0.0, 0.0)
 
 
 def test_serials_never_repeat_and_slots_do() -> None:

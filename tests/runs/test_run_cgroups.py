@@ -12,6 +12,8 @@ from orchestrator.core.spec import Hook, JobSpec
 from tests.runs.cgroup_tree import NEEDS_CGROUPS, Delegated, delegated
 from tests.runs.node import Node, job, send, until
 
+IN_SPARE = pytest.mark.parametrize("in_spare", [False, True], ids=["forked for it", "in a spare"])
+
 pytestmark = [pytest.mark.root, NEEDS_CGROUPS]
 
 WHERE = "echo $ORCHESTRATOR_HOOK in $(sed -n 's/^0:://p' /proc/self/cgroup)"
@@ -27,19 +29,23 @@ def groups(ours: Delegated) -> list[Path]:
     return [entry for entry in ours.path.iterdir() if entry.is_dir()]
 
 
-async def started(node: Node, spec: JobSpec) -> RunId:
+async def started(node: Node, spec: JobSpec, *, in_spare: bool) -> RunId:
+    await node.spares(int(in_spare))
     run = node.start(spec)
     await node.started(run)
     return run
 
 
-async def test_the_job_and_its_hooks_live_in_a_cgroup_that_goes_with_the_run(tmp_path: Path, ours: Delegated) -> None:
+@IN_SPARE
+async def test_the_job_and_its_hooks_live_in_a_cgroup_that_goes_with_the_run(
+    tmp_path: Path, ours: Delegated, *, in_spare: bool
+) -> None:
     node = Node(tmp_path, cgroup=str(ours.path))
     await node.runs.open()
     hook = Hook(("sh", "-c", WHERE))
     spec = replace(job(("sh", "-c", f"{WHERE}; sleep 0.5"), stop_s=10), on_start=hook, on_success=hook)
 
-    ended = await node.ended(await started(node, spec))
+    ended = await node.ended(await started(node, spec, in_spare=in_spare))
 
     places = {line.split()[-1] for line in ended.tail}
     assert len(ended.tail) == 3
@@ -48,10 +54,13 @@ async def test_the_job_and_its_hooks_live_in_a_cgroup_that_goes_with_the_run(tmp
     await node.runs.close()
 
 
-async def test_the_cgroup_of_a_run_whose_leash_was_killed_goes_too(tmp_path: Path, ours: Delegated) -> None:
+@IN_SPARE
+async def test_the_cgroup_of_a_run_whose_leash_was_killed_goes_too(
+    tmp_path: Path, ours: Delegated, *, in_spare: bool
+) -> None:
     node = Node(tmp_path, cgroup=str(ours.path))
     await node.runs.open()
-    run = await started(node, job(("sleep", "20")))
+    run = await started(node, job(("sleep", "20")), in_spare=in_spare)
     assert len(groups(ours)) == 1
 
     send(node.leash(run), signal.SIGKILL)

@@ -24,6 +24,7 @@ class Hardware:
         self._rate = world.clock_rate()
         self._boot_base = chance.uniform(10, 1e5)
         self._utc_offset = EPOCH_UTC + chance.uniform(-0.2, 0.2)
+        self._set_s = 0.0
         self._slept_s = 0.0
         self._slept_since = 0.0
         self._frozen: list[Callable[[], None]] = []
@@ -39,7 +40,11 @@ class Hardware:
 
     def now(self) -> Moment:
         """Read both clocks."""
-        return Moment(self.boot(), self.world.at + self._utc_offset)
+        return Moment(self.boot(), self.world.at + self._utc_offset + self._set_s)
+
+    def set_wall_clock(self, ahead_s: float) -> None:
+        """Set the wall clock so far ahead of the true time."""
+        self._set_s = ahead_s
 
     def after_boot(self, at_boot: float) -> float:
         """Return how much true time is left until a boot instant."""

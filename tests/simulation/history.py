@@ -15,10 +15,11 @@ Of leases, at the server:
    ttl is over. (A server that lost its memory is not held to what it forgot; see `forgot`.)
 
 Of ticks:
-7. No tick is started twice (but see `forgot`).
-8. A holder goes on to the next tick only when the claimed one was started or said to be skipped.
-9. No tick is passed over without a word: what lies between two claims was said to be missed, or was
-   settled by a loss of data or by an order to stop.
+7. No start is made twice, of a tick, of another attempt at it, or of an order (but see `forgot`); attempts at a tick
+   come one after the other, and are not more than the file permits.
+8. A holder goes on to the next tick only when the claimed one was started or said to be lost.
+9. No tick is passed over without a word: at the server, what is claimed is the very next tick, and what is settled
+   are exactly the ticks since the last one. So ran + skipped + missed are all ticks.
 
 With `limit_s` two runs at once are measured and not forbidden: each may last as long as it says.
 """
@@ -26,12 +27,26 @@ With `limit_s` two runs at once are measured and not forbidden: each may last as
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from orchestrator.core.answers import LeaseGranted, LeaseReleased, LeaseRenewed, ServerMet, StoreAnswer, TickClaimed
+from orchestrator.core.answers import (
+    LeaseGranted,
+    LeaseReleased,
+    LeaseRenewed,
+    StoreAnswer,
+    TickClaimed,
+    TicksSettled,
+)
 from orchestrator.core.messages import Say
 from orchestrator.core.nouns import JobName, NodeName, RunId, Token
-from orchestrator.core.requests import AcquireLease, ClaimTick, ReleaseLease, RenewLease, StoreRequest
+from orchestrator.core.requests import (
+    AcquireLease,
+    ClaimTick,
+    ReleaseLease,
+    RenewLease,
+    SettleTicks,
+    StoreRequest,
+)
 from orchestrator.core.snapshot import iso_utc
-from orchestrator.core.spec import LeaseTiming
+from orchestrator.core.timing import LeaseTiming
 
 LONG_AGO = -1e9
 
@@ -63,12 +78,10 @@ class Overlap:
 
 @dataclass(slots=True)
 class Claimed:
-    """The newest claimed tick of a job, and what was said of ticks since."""
+    """The newest claimed tick of a job."""
 
     tick_ms: int
     token: Token
-    missed: int = 0
-    settled: bool = False
 
 
 LimitS = Callable[[Overlap], float]
@@ -82,24 +95,30 @@ class History:
         starts: Runs that began to execute.
         ticks: Ticks that were started, by job and instant.
         overlaps: How long each overlap lasted, where they are measured.
+        has_forgotten: The server lost its memory once.
     """
 
-    def __init__(self, timing: LeaseTiming, period_s: float = 0.0, limit_s: LimitS | None = None) -> None:
+    def __init__(
+        self, timing: LeaseTiming, period_s: float = 0.0, limit_s: LimitS | None = None, attempts: int = 1
+    ) -> None:
         """Begin with nothing.
 
         Args:
             timing: Of every lease.
             period_s: Of the cron job's ticks; 0: rule 9 is not checked.
+            attempts: How many starts of one tick are permitted.
             limit_s: How long an overlap may last; None: there must be none.
         """
         self.thaw_s = timing.margin_s + timing.kill_time_s + 0.05
         self.starts = 0
         self.ticks: set[tuple[JobName, str]] = set()
         self.overlaps: list[float] = []
+        self.has_forgotten = False
         self._overdue_s = timing.margin_s + timing.kill_time_s + 0.001
         self._ttl_s = timing.ttl_s * (1 + timing.clock_rate_error)
         self._period_ms = round(1000 * period_s)
         self._limit_s = limit_s
+        self._attempts = attempts
         self._open: list[Overlap] = []
         self._executing: dict[JobName, list[Execution]] = {}
         self._newest: dict[JobName, tuple[Token, NodeName]] = {}
@@ -108,7 +127,9 @@ class History:
         self._released: set[tuple[JobName, Token]] = set()
         self._alive_until: dict[tuple[JobName, Token], float] = {}
         self._claimed: dict[JobName, Claimed] = {}
-        self._unknown_to: set[tuple[NodeName, JobName, str]] = set()
+        self._settled_ms: dict[JobName, int] = {}
+        self._runs: set[tuple[JobName, RunId]] = set()
+        self._unknown_to: set[tuple[NodeName, JobName, RunId]] = set()
         self._tried: set[tuple[JobName, str]] = set()
 
     # --- runs -------------------------------------------------------------------------------------
@@ -128,10 +149,14 @@ class History:
         if (job, token, node) not in self._grants:
             raise Violation(f"{at:.3f} {job}: started on {node} with token {token}, which it was never granted")
         self._newest[job] = (token, node)
+        if (job, execution.run) in self._runs and (node, job, execution.run) not in self._unknown_to:
+            raise Violation(f"{at:.3f} {job}: {execution.run} started twice, now on {node}")
+        self._runs.add((job, execution.run))
         if tick is not None:
-            if (job, tick) in self.ticks and (node, job, tick) not in self._unknown_to:
-                raise Violation(f"{at:.3f} {job}: tick {tick} started twice, now on {node}")
             self.ticks.add((job, tick))
+            _, _, attempt = execution.run.rpartition("Z.")
+            if attempt.isdigit() and int(attempt) > self._attempts:
+                raise Violation(f"{at:.3f} {job}: {execution.run} is more than {self._attempts} attempts")
         self._executing.setdefault(job, []).append(execution)
         self.check(job, at)
 
@@ -202,8 +227,8 @@ class History:
                 self._released.add((request.job, request.value.token))
             case TickClaimed(), ClaimTick():
                 self._claim(request, at)
-            case ServerMet(created=True), _:
-                self._settle()
+            case TicksSettled(), SettleTicks():
+                self._settle(request, at)
             case _:
                 pass
 
@@ -214,33 +239,28 @@ class History:
         own last contact: that it may run such a tick again is a known limit.
         """
         self.clock_stepped()
+        self.has_forgotten = True
         self._released.clear()
         self._granted.clear()
-        self._settle()
-        self._unknown_to |= {(node, *started) for node in cut_off for started in self.ticks}
+        self._settled_ms.clear()
+        self._unknown_to |= {(node, *started) for node in cut_off for started in self._runs}
 
     def clock_stepped(self) -> None:
         """The server's clock was set: its leases end at other instants."""
         self._alive_until.clear()
 
-    def ordered(self, jobs: tuple[JobName, ...]) -> None:
-        """People ordered jobs to stop or to run: what was due meanwhile is settled."""
-        for job in jobs:
-            if job in self._claimed:
-                self._claimed[job].settled = True
-
     def said(self, saying: Say) -> None:
         """A node said something of a tick."""
-        job = saying.fields.get("job")
-        claimed = self._claimed.get(JobName(str(job)))
-        if saying.event == "tick.missed" and claimed is not None:
-            claimed.missed += int(str(saying.fields["count"]))
-        elif saying.event == "tick.skipped":
-            self._tried.add((JobName(str(job)), str(saying.fields["tick"])))
+        if saying.event == "tick.lost" and "tick" in saying.fields:
+            self._tried.add((JobName(str(saying.fields["job"])), str(saying.fields["tick"])))
 
-    def _settle(self) -> None:
-        for claimed in self._claimed.values():
-            claimed.settled = True
+    def settled(self, job: JobName, settled_ms: int) -> None:
+        """The server says up to where ticks are settled."""
+        self._settled_ms[job] = settled_ms
+
+    def ticks_between(self, after_ms: int, until_ms: int) -> int:
+        """Return how many ticks of the cron lie in (after, until]."""
+        return until_ms // self._period_ms - after_ms // self._period_ms if self._period_ms else 0
 
     def _grant(self, ask: AcquireLease, granted: LeaseGranted, at: float) -> None:
         job, token = ask.job, granted.token
@@ -248,6 +268,11 @@ class History:
         if earlier and self._limit_s is None:
             raise Violation(f"{at:.3f} {job}: token {token} granted to {ask.node} while it runs: {_listed(earlier)}")
         self._grants.add((job, token, ask.node))
+        known_ms = self._settled_ms.get(job, granted.last_tick_ms)
+        if granted.last_tick_ms < known_ms:
+            raise Violation(f"{at:.3f} {job}: granted with ticks settled up to {granted.last_tick_ms}, not {known_ms}")
+        if not self.has_forgotten or job in self._settled_ms:
+            self._settled_ms[job] = granted.last_tick_ms  # after a loss nodes know better than the server, if at all
         self._granted[job] = max(token, self._granted.get(job, token))
         self._alive_until[job, token] = at + self._ttl_s
 
@@ -266,18 +291,28 @@ class History:
         self._alive_until[lease] = at + self._ttl_s
 
     def _claim(self, ask: ClaimTick, at: float) -> None:
-        job, token, last = ask.job, ask.value.token, self._claimed.get(ask.job)
-        if last is not None and ask.tick_ms <= last.tick_ms:
-            return  # repeated, or an old one that comes late to a server that forgot the newer ones
+        job, token = ask.job, ask.value.token
+        last = self._claimed.get(job)
+        newest_ms = max(self._settled_ms.get(job, 0), last.tick_ms if last is not None else 0)
+        if ask.order_ms or ask.instead or ask.tick_ms <= newest_ms:
+            return  # no tick of the schedule, a repeated claim, or one that comes late to a server that forgot
+        passed_over = self.ticks_between(self._settled_ms.get(job, ask.tick_ms - 1), ask.tick_ms - 1)
+        if passed_over:
+            raise Violation(f"{at:.3f} {job}: {passed_over} ticks before {iso_utc(ask.tick_ms / 1000)} passed over")
         self._claimed[job] = Claimed(ask.tick_ms, token)
-        if last is None:
-            return
-        tick = iso_utc(last.tick_ms / 1000)
-        if last.token == token and (job, tick) not in self._tried:
+        self._settled_ms[job] = ask.tick_ms
+        tick = iso_utc(last.tick_ms / 1000) if last is not None else ""
+        if last is not None and last.token == token and (job, tick) not in self._tried:
             raise Violation(f"{at:.3f} {job}: {ask.value.node} went on to a newer tick without a word about {tick}")
-        passed_over = (ask.tick_ms - last.tick_ms) // self._period_ms - 1 if self._period_ms else 0
-        if passed_over > last.missed and not last.settled:
-            raise Violation(f"{at:.3f} {job}: {passed_over} ticks passed over after {tick}, {last.missed} said")
+
+    def _settle(self, ask: SettleTicks, at: float) -> None:
+        known_ms = self._settled_ms.get(ask.job)
+        last = self._claimed.get(ask.job)
+        if ask.until_ms <= max(known_ms or 0, last.tick_ms if last is not None else 0):
+            return  # repeated, or late to a server that forgot
+        self._settled_ms[ask.job] = ask.until_ms
+        if known_ms is not None and ask.count != (due := self.ticks_between(known_ms, ask.until_ms)):
+            raise Violation(f"{at:.3f} {ask.job}: {ask.count} ticks {ask.what} of {due}: {ask.record}")
 
 
 def _listed(runs: list[Execution]) -> str:

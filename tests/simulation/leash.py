@@ -9,9 +9,12 @@ from collections.abc import Callable
 from orchestrator.core.lease import NEVER
 from orchestrator.core.messages import Event, RunEnded, RunUnproven, StartRun
 from orchestrator.core.nouns import Deadlines, NodeName
-from orchestrator.core.spec import LeaseTiming
+from orchestrator.core.timing import LeaseTiming
 from tests.simulation.hardware import Hardware
 from tests.simulation.history import Execution
+
+FAILING_CRONS = 0.25
+"""The share of a cron's runs that end with exit status 1."""
 
 SWEEP_S = 10.0
 """How soon the launcher has killed what a dead leash left, at the latest."""
@@ -146,4 +149,5 @@ class Leash:
         overdue_s = self._hardware.boot() - self._deadlines.kill_at if self._deadlines is not None else -NEVER
         self._world.history.ended(self.execution, self._world.at, overdue_s)
         elapsed_s = self._world.at - self.execution.since
-        self._tell(RunEnded(self.order.job, self.order.run, 0, 0, "", cause, elapsed_s))
+        fails = "ORCHESTRATOR_TICK" in self.order.env and self._world.random.random() < FAILING_CRONS
+        self._tell(RunEnded(self.order.job, self.order.run, int(fails), 0, "", cause, elapsed_s))

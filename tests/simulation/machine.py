@@ -12,6 +12,7 @@ from orchestrator.core.lease import NEVER
 from orchestrator.core.messages import (
     Action,
     Event,
+    ExpectRuns,
     ExtendRun,
     FileReloaded,
     KillRun,
@@ -34,6 +35,9 @@ from tests.simulation.world import World
 
 SHORT_LIVED = 0.3
 """The share of a service's runs that end by themselves after some minutes."""
+
+LONG_CRONS = 0.2
+"""The share of a cron's runs that last into its next tick, or nearly."""
 
 CRASHES_IN_S = 0.5
 """How long a service runs on a machine where something is amiss."""
@@ -258,6 +262,8 @@ class Machine:
                     self._start(action)
                 case ExtendRun() | StopRun() | KillRun():
                     self._steer(action)
+                case ExpectRuns():
+                    pass
                 case RememberToken():
                     self._floors[action.job] = max(self._floors.get(action.job, Token(0)), action.token)
                 case Say():
@@ -291,7 +297,8 @@ class Machine:
     def _life_s(self, spec: JobSpec) -> float:
         chance = self.world.random
         if spec.schedule is not None:
-            return chance.uniform(0.2, 5)
+            longest_s = self.world.timing.ttl_s * 0.8 if chance.random() < LONG_CRONS else 5.0
+            return chance.uniform(0.2, longest_s)
         if self.sick:
             return CRASHES_IN_S
         return chance.uniform(50, 900) if chance.random() < SHORT_LIVED else NEVER

@@ -17,8 +17,9 @@ from orchestrator.core.job import Job
 from orchestrator.core.lease import NEVER, Lease, Phase
 from orchestrator.core.messages import RunUnproven
 from orchestrator.core.server import Server
-from orchestrator.core.spec import LeaseTiming
-from orchestrator.core.ticks import Ticks
+from orchestrator.core.ticks import DueTick, Ticks
+from orchestrator.core.timing import LeaseTiming
+from orchestrator.core.wall_clock import WallClock
 from tests.simulation.hardware import Hardware
 from tests.simulation.scenario import (
     DELETIONS,
@@ -27,6 +28,7 @@ from tests.simulation.scenario import (
     PLAIN,
     PROMOTIONS,
     RACKS,
+    SCHEDULES,
     STRAINED,
     TREACHEROUS,
     Scenario,
@@ -100,14 +102,14 @@ def _deadline_from_the_reply() -> Iterator[None]:
 
 @contextmanager
 def _release_before_reaping() -> Iterator[None]:
-    mind = Job._mind
+    advance = Job.advance
 
-    def early(self: Job, run: Any, now: Any) -> Any:
-        yield from mind(self, run, now)
-        if self.unwanted and self.lease.phase is Phase.HELD:
+    def early(self: Job, now: Any) -> Any:
+        yield from advance(self, now)
+        if self.runs and self.unwanted and self.lease.phase is Phase.HELD:
             yield self.lease.release(now.boot, self.server)
 
-    with patch.object(Job, "_mind", early):
+    with patch.object(Job, "advance", early):
         yield
 
 
@@ -115,10 +117,10 @@ def _release_before_reaping() -> Iterator[None]:
 def _start_before_proof() -> Iterator[None]:
     on_run = Job._on_run
 
-    def credulous(self: Job, event: Any, now: Any) -> Any:
-        yield from on_run(self, event, now)
-        if isinstance(event, RunUnproven) and self.run is not None and self.run.id == event.run:
-            self.run = None
+    def credulous(self: Job, event: Any, run: Any, now: Any) -> Any:
+        yield from on_run(self, event, run, now)
+        if isinstance(event, RunUnproven):
+            self.runs.pop(event.run, None)
 
     with patch.object(Job, "_on_run", credulous):
         yield
@@ -165,9 +167,15 @@ def _sleep_the_whole_ttl(beat: Callable[..., Any]) -> Callable[..., Any]:
     return sleepy
 
 
-def _begin_without_the_past(self: Ticks, now: Any, *_past: int) -> Iterator[Any]:
+def _begin_without_the_past(self: Ticks, now: Any, *_past: int) -> None:
     self.plan(now)
-    yield from ()
+
+
+def _newest_alone(self: Ticks, now: Any, _waited_from: float | None = None) -> DueTick | None:
+    if self._schedule is None or self.next is None or now.utc < self.next:
+        return None
+    newest, _ = self._schedule.newest_in(self._settled(now), now.utc)
+    return DueTick(newest, late=False) if newest is not None else None
 
 
 def _ends_at(*, rate: bool = True, margin: bool = True, kill: bool = True) -> Callable[..., float]:
@@ -250,6 +258,22 @@ MUTANTS = (
     # ticks
     Mutant("claim-again", "a tick is claimed once",
            _patched(StoreModel, "was_claimed", _always(answer=False)), RACKS, (NO_PAST,)),
+    Mutant("obey-again", "an order is obeyed once",
+           _patched(StoreModel, "was_obeyed", _always(answer=False)), SCHEDULES,
+           masked_by="test_an_order_is_obeyed_once_though_its_claim_is_delivered_again_after_its_run"),
+    Mutant("attempt-again", "another attempt is made once",
+           _patched(StoreModel, "has_ended", _always(answer=False)), SCHEDULES,
+           (_patched(StoreModel, "has_no_place", _always(answer=False)),),
+           masked_by="test_another_attempt_is_made_once_though_its_claim_is_delivered_again_after_its_run"),
+    Mutant("settle-again", "settled ticks are counted once",
+           _patched(StoreModel, "is_settled", _always(answer=False)), TREACHEROUS),
+    Mutant("settle-ahead", "a fast clock settles no tick of the future",
+           _patched(StoreModel, "is_ahead", _always(answer=False)), SCHEDULES,
+           (_patched(WallClock, "right", lambda _clock, now, _redis: now),)),
+    Mutant("pass-over", "what passed is settled before the next tick is claimed",
+           _patched(Ticks, "look", _newest_alone), PLAIN),
+    Mutant("rerun-in-doubt", "after a loss of data nothing older is tried again",
+           _patched(Server, "lost_until_ms", _always(answer=0)), PROMOTIONS),
     Mutant("forgotten-ticks", "a tick that may have been claimed in a lost memory is settled",
            _patched(Server, "_settle", _always(answer=None)), RACKS),
 )  # fmt: skip

@@ -62,6 +62,7 @@ class Nemesis:
             machine.resume()
             machine.continue_main()
             machine.sick = False
+            machine.hardware.set_wall_clock(0.0)
             machine.reload(self._spec)
             machine.start_main()
         if self._ordered:
@@ -114,6 +115,12 @@ class Nemesis:
         if machine.core is not None:
             machine.leave()
             self.world.later(self._while(0.2, 2), machine.start_main)
+
+    def set_clock(self) -> None:
+        """Somebody sets a machine's wall clock, forward or back, and later puts it right."""
+        machine = self._holder()
+        machine.hardware.set_wall_clock(self.chance.choice((-3600.0, -90.0, -5.0, 5.0, 90.0, 3600.0)))
+        self.world.later(self._while(0.1, 2), lambda: machine.hardware.set_wall_clock(0.0))
 
     def sicken(self) -> None:
         """Services crash on a machine for a while: a missing file, a full disk."""
@@ -212,6 +219,20 @@ class Nemesis:
         delay_s = self.chance.choice((self._while(0.01, 0.1), self._while(0.1, 2)))
         self.world.later(delay_s, lambda: None if self.world.server_away else self.world.order(jobs, "running"))
 
+    def pause_job(self) -> None:
+        """Somebody pauses the schedule, and lets it go on."""
+        if self.world.server_away:
+            return
+        self._ordered = True
+        self.world.order(JOBS[1:], "paused")
+        delay_s = self._while(0.05, 3)
+        self.world.later(delay_s, lambda: None if self.world.server_away else self.world.order(JOBS[1:], "running"))
+
+    def trigger(self) -> None:
+        """Somebody orders one run now."""
+        if not self.world.server_away:
+            self.world.trigger(JOBS[1])
+
     def restart_and_fail_over(self) -> None:
         """Somebody restarts the jobs, and then a replica takes over that has not heard of it."""
         if self.world.server_away:
@@ -258,4 +279,7 @@ FAULTS: dict[str, Callable[[Nemesis], None]] = {
     "restart_and_fail_over": Nemesis.restart_and_fail_over,
     "sicken": Nemesis.sicken,
     "reload": Nemesis.reload,
+    "set_clock": Nemesis.set_clock,
+    "pause_job": Nemesis.pause_job,
+    "trigger": Nemesis.trigger,
 }

@@ -14,11 +14,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from orchestrator.core.attempts import MOST_RERUNS
 from orchestrator.core.nouns import NodeName
-from orchestrator.core.spec import ClusterSpec, JobSpec, Kind, LeaseTiming, ScheduleSpec, StopSpec
+from orchestrator.core.spec import (
+    ClusterSpec,
+    JobSpec,
+    Kind,
+    Misfire,
+    OnLost,
+    RetrySpec,
+    ScheduleSpec,
+    StopSpec,
+)
+from orchestrator.core.spec import Overlap as OverlapPolicy
+from orchestrator.core.timing import LeaseTiming
 from tests.simulation.history import History, LimitS, Overlap, Violation
 from tests.simulation.machine import Machine
 from tests.simulation.nemesis import JOBS, Nemesis
+from tests.simulation.stored import Ticks
 from tests.simulation.world import ORDINARY, Weather, World
 
 STORY_TTLS = 24
@@ -82,7 +95,8 @@ def tell(seed: int, scenario: Scenario) -> Told:
     machines: list[Machine] = []
     limit_s = _limit(machines, timing) if scenario.measured else None
     schedule = spec.jobs[1].schedule
-    history = History(timing, schedule.every_s if schedule is not None else 0.0, limit_s)
+    attempts = 1 + spec.jobs[1].retries.count + MOST_RERUNS
+    history = History(timing, schedule.every_s if schedule is not None else 0.0, limit_s, attempts)
     world = World(seed, timing, scenario.weather, history)
     machines += [Machine(world, spec, NodeName(f"n{i}")) for i in range(chance.choice((2, 3, 3)))]
     violation = ""
@@ -139,6 +153,13 @@ def _cluster(chance: random.Random, scenario: Scenario) -> ClusterSpec:
     cron = JobSpec(
         CRON, "cron", Kind.CRON, ("x",), timing, key="cron", definition="d", schedule=schedule, stop=stop,
         misfire_grace_s=grace_s,
+        misfire=chance.choice((Misfire.ONCE, Misfire.ONCE, Misfire.SKIP, Misfire.ALL)),
+        overlap=chance.choice(
+            (OverlapPolicy.SKIP, OverlapPolicy.SKIP, OverlapPolicy.QUEUE, OverlapPolicy.REPLACE)
+        ),
+        on_lost=chance.choice((OnLost.SKIP, OnLost.RERUN)),
+        retries=chance.choice((RetrySpec(), RetrySpec(count=2, delay_s=ttl_s / 10))),
+        jitter_s=chance.choice((0.0, 0.3)) * schedule.every_s,
     )  # fmt: skip
     return ClusterSpec("sim", (service, cron))
 
@@ -165,8 +186,18 @@ def expect_health(world: World, machines: Sequence[Machine], ticks_before: int) 
     waits = holder.core is not None and holder.core.jobs[SERVICE].restarts.ready_at > holder.hardware.boot()
     if world.history.runs(SERVICE) != 1 and not waits:
         raise Violation(f"{world.at:.3f} service: after the quiet it does not run")
+    _expect_the_counts(world)
     if len(world.history.ticks) == ticks_before:
         raise Violation(f"{world.at:.3f} cron: after the quiet its ticks do not run")
+
+
+def _expect_the_counts(world: World) -> None:
+    """Of every tick it is known what became of it: ran + skipped + missed are all since the counts began."""
+    counted: Ticks = world.store.data["tick", CRON]
+    told = counted.ran + counted.skipped + counted.missed
+    due = world.history.ticks_between(counted.since_ms, counted.last_ms)
+    if told != due and not world.history.has_forgotten:
+        raise Violation(f"{world.at:.3f} cron: {due} ticks, of which {told} are accounted for: {counted}")
 
 
 BASE = (
@@ -210,7 +241,15 @@ DEPLOYS = Scenario(
 )
 """Files change under running jobs, and services crash on one machine and not on the others."""
 
-EVERYDAY = (PLAIN, STRAINED, TREACHEROUS, ORDERED, RACKS, PROMOTIONS, DEPLOYS)
+SCHEDULES = Scenario(
+    "schedules",
+    (*("trigger",) * 4, *("set_clock",) * 4, "pause_job", "pause_job", "stop_jobs", "kill_main", "kill_leash",
+     "kill_machine", "leave", "cut", "stop_main", "suspend", "step_clock", "pause_server"),
+    Weather(slow=0.05, held=0.08, strain=1.0),
+)  # fmt: skip
+"""Somebody sets the clocks of machines, orders runs, and pauses the schedule, while nodes fail under it."""
+
+EVERYDAY = (PLAIN, STRAINED, TREACHEROUS, ORDERED, RACKS, PROMOTIONS, DEPLOYS, SCHEDULES)
 """All flavours in which nothing may go wrong."""
 
 DELETIONS = Scenario("deletions", (*BASE, *("delete_lease",) * 4, "evict_lease"), measured=True)

@@ -7,11 +7,13 @@ It knows no clock (`server_ms` comes in), no socket and no other node. Rules:
    simulation must notice.
 4. What people may break by hand (types, garbage, lost expiries) is not modelled: tests/store does that on
    a real server. Where the real store answers `StoreSilent`, the simulation's network does.
+5. What crons need is in `cron_model.py`.
 Held against the real scripts by `tests/store/test_model_agreement.py`.
 """
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -26,42 +28,47 @@ from orchestrator.core.answers import (
     LeaseSeen,
     MembersSeen,
     NameRefused,
+    OrderGiven,
     RenewalLate,
-    RunRecorded,
     ServerMet,
     StatePublished,
     StoreAnswer,
-    TickClaimed,
-    TickRefused,
+    TriggerForgotten,
 )
-from orchestrator.core.nouns import Intent, JobName, LeaseValue, Member, NodeName, Token
+from orchestrator.core.nouns import Intent, JobName, LeaseValue, Member, NodeName, Token, Trigger
 from orchestrator.core.requests import (
     AcquireLease,
     ClaimTick,
+    ForgetTrigger,
+    GiveOrder,
     KeepMembership,
     LeaveCluster,
     LookAtLease,
+    LookAtSuccesses,
     MeetServer,
     PublishState,
     RecordRun,
     ReleaseLease,
     RenewLease,
     RestoreIntents,
+    SettleTicks,
     StoreRequest,
 )
 from orchestrator.core.spec import bucket_of
-from orchestrator.store.calls import parse_info
-from tests.simulation.stored import NO_NOTE, Head, Held, Key, Note, Ticks
+from tests.simulation.cron_model import CronModel, open_runs
+from tests.simulation.stored import NO_NOTE, Head, Held, Key, Note
 
 _bucket_of = lru_cache(maxsize=None)(bucket_of)  # a checksum a call would be a tenth of the model's time
 
+TRIGGER_KEPT_MS = 600_000
 
-class StoreModel:
+
+class StoreModel(CronModel):
     """One server: `execute` is one script call, done at one instant of its clock."""
 
     def __init__(self, run_id: str = "run0") -> None:
         """Start empty."""
-        self.data: dict[Key, Any] = {}
+        super().__init__()
         self.run_id = run_id
         self._epochs = 0
         self._restarts = 0
@@ -73,11 +80,15 @@ class StoreModel:
             AcquireLease: self._acquire,
             ReleaseLease: self._release,
             ClaimTick: self._claim,
+            SettleTicks: self._settle,
             RecordRun: self._record,
+            LookAtSuccesses: self._look_at_successes,
             PublishState: self._publish,
             KeepMembership: self._member,
             LeaveCluster: self._leave,
             RestoreIntents: self._restore,
+            GiveOrder: self._give_order,
+            ForgetTrigger: self._forget_trigger,
         }
 
     def execute(self, request: StoreRequest, server_ms: int) -> StoreAnswer:
@@ -111,9 +122,18 @@ class StoreModel:
         """Give a standing order as a client does; return its instant, which is the new version."""
         version, intents = self._intents()
         at_ms = max(server_ms, version + 1)
-        stamped = Intent(intent.want, intent.who, intent.why, at_ms)
-        self.data["intents", ""] = (at_ms, {**intents, **dict.fromkeys(jobs, stamped)})
+        orders = {job: replace(intent, at_ms=at_ms, off_ms=self.off_since(intents.get(job))) for job in jobs}
+        self.data["intents", ""] = (at_ms, {**intents, **orders})
         return at_ms
+
+    def trigger(self, trigger: Trigger, server_ms: int) -> int:
+        """Order one run as a client does; return its instant, which is the new version."""
+        version, intents = self._intents()
+        order_ms = max(server_ms, version + 1)
+        waiting = [known for known in self._triggers() if known.order_ms > server_ms - TRIGGER_KEPT_MS]
+        self.data["intents", ""] = (order_ms, intents)
+        self.data["triggers", ""] = (*waiting, replace(trigger, order_ms=order_ms))
+        return order_ms
 
     # The rules, each on its own
 
@@ -169,17 +189,11 @@ class StoreModel:
         """A vanished lease is not put back by a late renewal."""
         return now_ms > not_after_ms
 
-    def is_ours(self, standing: LeaseValue | None, value: LeaseValue) -> bool:
-        """A release or a claim needs exactly its own value to stand."""
-        return standing == value
-
-    def is_ahead(self, tick_ms: int, now_ms: int, ahead_ms: int) -> bool:
-        """The tick lies too far ahead of the server's clock."""
-        return tick_ms > now_ms + ahead_ms
-
-    def was_claimed(self, tick_ms: int, last_ms: int) -> bool:
-        """This tick or a newer one was claimed."""
-        return tick_ms <= last_ms
+    def off_since(self, standing: Intent | None) -> int:
+        """Tell since when a job is stopped or paused, by the order that stands; 0: it is not."""
+        if standing is None or standing.want not in ("stopped", "paused"):
+            return 0
+        return standing.off_ms or standing.at_ms
 
     # The scripts
 
@@ -262,17 +276,21 @@ class StoreModel:
     def _grant(self, ask: AcquireLease, token: int, now: int, *, adopted: bool) -> StoreAnswer:
         value = LeaseValue(Token(token), ask.node, ask.incarnation)
         self.data["lease", ask.key] = Held(value, now + ask.ttl_ms)
-        last_ms = 0
-        if ask.schedule:
-            ticks = self.data.get(("tick", ask.key), Ticks(0, None, None))
-            if ticks.schedule != ask.schedule:
-                claimed = ticks.schedule is None and ticks.last_ms  # since the memory was lost: go on from there
-                last_ms = claimed or max(ticks.last_ms, min(now, ask.tick_floor_ms))
-                ticks = Ticks(last_ms, ask.schedule, ticks.claim)
-                self.data["tick", ask.key] = ticks
-            last_ms = ticks.last_ms
-        last = None if ask.schedule else self._last_record(ask.key)
-        return LeaseGranted(ask.job, Token(token), now, adopted, last_ms, ask.asked_at, last)
+        if not ask.schedule:
+            return LeaseGranted(ask.job, value.token, now, adopted, 0, ask.asked_at, self._last_record(ask.key))
+        ticks = self._acquired_ticks(ask, now)
+        return LeaseGranted(
+            ask.job,
+            value.token,
+            now,
+            adopted,
+            ticks.last_ms,
+            ask.asked_at,
+            open=open_runs(ticks),
+            failures=ticks.failures,
+            failed_ms=ticks.failed_ms,
+            obeyed_ms=ticks.obeyed_ms,
+        )
 
     def _release(self, ask: ReleaseLease, now: int) -> StoreAnswer:
         held = self._held(ask.key, now)
@@ -282,30 +300,6 @@ class StoreModel:
             until_ms, end_ms = now + ask.hint_ms, now + ask.keep_note_ms
             self.data["released", ask.key] = Note(ask.value.token, ask.next_node, until_ms, ask.epoch, end_ms)
         return LeaseReleased(ask.job, ask.value.token, ours, ask.asked_at)
-
-    def _claim(self, ask: ClaimTick, now: int) -> StoreAnswer:
-        token = ask.value.token
-        held = self._held(ask.key, now)
-        if not self.is_ours(held.value if held else None, ask.value):
-            return TickRefused(ask.job, token, ask.tick_ms, "lost", 0, ask.asked_at)
-        if self.is_ahead(ask.tick_ms, now, ask.ahead_ms):
-            return TickRefused(ask.job, token, ask.tick_ms, "ahead", 0, ask.asked_at)
-        ticks = self.data.get(("tick", ask.key), Ticks(0, None, None))
-        claim = (ask.tick_ms, token, ask.run)
-        if ticks.claim != claim:
-            if self.was_claimed(ask.tick_ms, ticks.last_ms):
-                return TickRefused(ask.job, token, ask.tick_ms, "duplicate", ticks.last_ms, ask.asked_at)
-            self.data["tick", ask.key] = Ticks(ask.tick_ms, ticks.schedule, claim)
-        return TickClaimed(ask.job, token, ask.tick_ms, ask.run, ask.asked_at)
-
-    def _last_record(self, key: str) -> Mapping[str, object] | None:
-        found = self.data.get(("last", key))
-        return parse_info(found[2]) or None if found else None
-
-    def _record(self, ask: RecordRun, _now: int) -> StoreAnswer:
-        if self.data.get(("last", ask.key), (0,))[0] <= ask.token:
-            self.data["last", ask.key] = (ask.token, ask.run, ask.record)
-        return RunRecorded(ask.job, ask.run, ask.asked_at)
 
     def _publish(self, ask: PublishState, now: int) -> StoreAnswer:
         held = self._held(ask.key, now)
@@ -330,7 +324,8 @@ class StoreModel:
         )
         version, intents = self._intents()
         newer = dict(intents) if version > ask.intents_known else None
-        return MembersSeen(members, newer, version, now, ask.asked_at)
+        triggers = self._triggers() if newer is not None else ()
+        return MembersSeen(members, newer, version, now, ask.asked_at, triggers)
 
     def _leave(self, ask: LeaveCluster, _now: int) -> StoreAnswer:
         mine: Head | None = self.data.get(("member", ask.node))
@@ -352,11 +347,16 @@ class StoreModel:
             self.data["intents", ""] = (wanted, {**standing, **back})
         return IntentsRestored(wanted, ask.asked_at)
 
-    # Reading the dict
+    def _give_order(self, ask: GiveOrder, now: int) -> StoreAnswer:
+        return OrderGiven(ask.job, self.order((ask.job,), ask.intent, now), ask.asked_at)
 
-    def _held(self, key: str, now: int) -> Held | None:
-        held: Held | None = self.data.get(("lease", key))
-        return held if held is not None and held.end_ms > now else None
+    def _forget_trigger(self, ask: ForgetTrigger, _now: int) -> StoreAnswer:
+        waiting = tuple(known for known in self._triggers() if known.order_ms != ask.order_ms)
+        if waiting != self._triggers():
+            self.data["triggers", ""] = waiting
+        return TriggerForgotten(ask.order_ms, ask.asked_at)
+
+    # Reading the dict
 
     def _note(self, key: str, now: int) -> Note:
         note: Note | None = self.data.get(("released", key))
@@ -365,6 +365,10 @@ class StoreModel:
     def _intents(self) -> tuple[int, dict[JobName, Intent]]:
         version, intents = self.data.get(("intents", ""), (0, {}))
         return version, intents
+
+    def _triggers(self) -> tuple[Trigger, ...]:
+        triggers: tuple[Trigger, ...] = self.data.get(("triggers", ""), ())
+        return triggers
 
     def _info(self, text: str) -> Mapping[str, object]:
         # Infos repeat; parsing each one once keeps JSON out of the hot path.

@@ -3,16 +3,18 @@
 `tests.simulation.mutants` names them, and the hunt for mutants runs each with its rule switched off.
 """
 
-from orchestrator.core.answers import LeaseGranted, LeaseSeen, ServerMet
+from orchestrator.core.answers import LeaseGranted, LeaseSeen, ServerMet, TickClaimed, TickRefused
 from orchestrator.core.here import Here
 from orchestrator.core.job import Job
 from orchestrator.core.lease import Lease
 from orchestrator.core.messages import Action, RunUnproven, StartRun
-from orchestrator.core.nouns import Bucket, JobName, Moment, NodeName, Token
-from orchestrator.core.requests import AcquireLease, MeetServer, RenewLease
+from orchestrator.core.nouns import Bucket, JobName, LeaseValue, Moment, NodeName, RunId, Token
+from orchestrator.core.requests import AcquireLease, ClaimTick, MeetServer, RecordRun, RenewLease
 from orchestrator.core.server import Server
-from orchestrator.core.spec import JobSpec, Kind, LeaseTiming
+from orchestrator.core.spec import JobSpec, Kind
+from orchestrator.core.timing import LeaseTiming
 from tests.simulation.store_model import StoreModel
+from tests.simulation.stored import Held, Ticks
 
 TIMING = LeaseTiming.scaled(15.0)
 SPEC = JobSpec(JobName("beat"), "beat", Kind.SERVICE, ("x",), TIMING, key="beat", definition="d")
@@ -98,3 +100,37 @@ def test_a_new_token_is_greater_than_any_the_node_ever_saw() -> None:
 
     assert isinstance(granted, LeaseGranted)
     assert granted.token == now_ms + 1001
+
+
+def cron_of_its_holder() -> tuple[StoreModel, LeaseValue]:
+    """A store in which node n1 holds the lease of a cron."""
+    store = StoreModel()
+    value = LeaseValue(TOKEN, NodeName("n1"), "i1")
+    store.data["lease", "beat"] = Held(value, TOKEN + 60_000)
+    store.data["tick", "beat"] = Ticks(TOKEN, "every 60s", TOKEN)
+    return store, value
+
+
+def claim(value: LeaseValue, run: str, mark: str, *, order_ms: int = 0, instead: str = "") -> ClaimTick:
+    return ClaimTick(
+        SPEC.name, "beat", value, TOKEN + 1, RunId(run), mark, 1000, asked_at=0.0, order_ms=order_ms, instead=instead
+    )
+
+
+def test_an_order_is_obeyed_once_though_its_claim_is_delivered_again_after_its_run() -> None:
+    store, value = cron_of_its_holder()
+    ask = claim(value, "beat@manual-7", "m", order_ms=7)
+    assert isinstance(store.execute(ask, TOKEN), TickClaimed)
+    store.execute(RecordRun(SPEC.name, "beat", TOKEN, ask.run, "{}", asked_at=0.0), TOKEN)
+
+    assert isinstance(store.execute(ask, TOKEN), TickRefused)
+
+
+def test_another_attempt_is_made_once_though_its_claim_is_delivered_again_after_its_run() -> None:
+    store, value = cron_of_its_holder()
+    store.execute(claim(value, "beat@t", "m"), TOKEN)
+    ask = claim(value, "beat@t.2", "m2", instead="beat@t")
+    assert isinstance(store.execute(ask, TOKEN), TickClaimed)
+    store.execute(RecordRun(SPEC.name, "beat", TOKEN, ask.run, "{}", asked_at=0.0), TOKEN)
+
+    assert isinstance(store.execute(ask, TOKEN), TickRefused)

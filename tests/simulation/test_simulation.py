@@ -2,12 +2,12 @@
 
 import pytest
 
-from orchestrator.core.answers import LeaseGranted, LeaseReleased, LeaseRenewed, TickClaimed
+from orchestrator.core.answers import LeaseGranted, LeaseReleased, LeaseRenewed, TickClaimed, TicksSettled
 from orchestrator.core.messages import Say
 from orchestrator.core.nouns import JobName, LeaseValue, NodeName, RunId, Token
-from orchestrator.core.requests import AcquireLease, ClaimTick, ReleaseLease, RenewLease
+from orchestrator.core.requests import AcquireLease, ClaimTick, ReleaseLease, RenewLease, SettleTicks
 from orchestrator.core.snapshot import iso_utc
-from orchestrator.core.spec import LeaseTiming
+from orchestrator.core.timing import LeaseTiming
 from tests.simulation.history import Execution, History, Violation
 from tests.simulation.hunt import hunt
 from tests.simulation.machine import Machine
@@ -117,8 +117,17 @@ def release(history: History, token: int, node: NodeName, at: float) -> None:
 def claim(history: History, token: int, tick: int, at: float) -> None:
     """Claim a tick by its number."""
     tick_ms, run = TICK_MS + tick * PERIOD_MS, RunId(f"r{tick}")
-    ask = ClaimTick(JOB, JOB, value(token, N1), tick_ms, run, 1000, asked_at=at)
+    ask = ClaimTick(JOB, JOB, value(token, N1), tick_ms, run, "mark", 1000, asked_at=at)
     history.witness(ask, TickClaimed(JOB, Token(token), tick_ms, run, asked_at=at), at)
+
+
+def settle(history: History, token: int, tick: int, *, count: int) -> None:
+    """Settle ticks up to one by its number."""
+    until_ms = TICK_MS + tick * PERIOD_MS
+    ask = SettleTicks(
+        JOB, JOB, value(token, N1), until_ms, count, "missed", "e", "{}", 1, 1, ahead_ms=1000, asked_at=0.0
+    )
+    history.witness(ask, TicksSettled(JOB, Token(token), until_ms, until_ms, asked_at=0.0), 80.0)
 
 
 def test_two_runs_at_once_are_noticed(history: History) -> None:
@@ -211,34 +220,61 @@ def test_a_lost_lease_may_be_put_back_in_time(history: History) -> None:
     renew(history, 1, N1, 80.0, put_back=True)
 
 
-def test_a_tick_started_twice_is_noticed(history: History) -> None:
+def test_a_start_made_twice_is_noticed(history: History) -> None:
     grant(history, 1, N1, 0.0)
     history.ended(start(history, 1, N1, 1.0, "t"), 2.0, 0.0)
 
-    with pytest.raises(Violation, match="tick t started twice, now on n1"):
-        start(history, 1, N1, 3.0, "t")
+    with pytest.raises(Violation, match=r"n1\.1\.0 started twice, now on n1"):
+        history.started(Execution(JOB, RunId("n1.1.0"), N1, Token(1), 3.0), "t", 3.0)
 
 
-def test_a_claimed_tick_that_is_neither_run_nor_skipped_is_noticed(history: History) -> None:
+def test_more_attempts_than_permitted_are_noticed(history: History) -> None:
+    grant(history, 1, N1, 0.0)
+
+    with pytest.raises(Violation, match="is more than 1 attempts"):
+        history.started(Execution(JOB, RunId("cron@2027-01-15T08:00:00.000Z.2"), N1, Token(1), 1.0), "t", 1.0)
+
+
+def test_a_claimed_tick_that_is_neither_run_nor_said_to_be_lost_is_noticed(history: History) -> None:
     claim(history, 1, 0, 0.0)
 
     with pytest.raises(Violation, match="n1 went on to a newer tick without a word about 2027-01-15T08:00:00"):
         claim(history, 1, 1, 30.0)
 
 
+def test_a_claimed_tick_that_is_said_to_be_lost_is_in_order(history: History) -> None:
+    claim(history, 1, 0, 0.0)
+    history.said(Say("tick.lost", {"job": JOB, "tick": iso_utc(TICK_MS / 1000)}))
+
+    claim(history, 1, 1, 30.0)
+
+
 def test_ticks_passed_over_in_silence_are_noticed(history: History) -> None:
     claim(history, 1, 0, 0.0)
 
-    with pytest.raises(Violation, match=r"2 ticks passed over after 2027-01-15T08:00:00\.000Z, 0 said"):
+    with pytest.raises(Violation, match=r"2 ticks before 2027-01-15T08:01:30\.000Z passed over"):
         claim(history, 2, 3, 90.0)
 
 
-def test_a_skipped_tick_and_missed_ones_are_in_order(history: History) -> None:
+def test_settled_ticks_are_in_order(history: History) -> None:
     claim(history, 1, 0, 0.0)
-    history.said(Say("tick.skipped", {"job": JOB, "tick": iso_utc(TICK_MS / 1000)}))
-    history.said(Say("tick.missed", {"job": JOB, "count": 2}))
+    settle(history, 2, 2, count=2)
 
-    claim(history, 1, 3, 90.0)
+    claim(history, 2, 3, 90.0)
+
+
+def test_a_wrong_count_of_settled_ticks_is_noticed(history: History) -> None:
+    claim(history, 1, 0, 0.0)
+
+    with pytest.raises(Violation, match="1 ticks missed of 2"):
+        settle(history, 2, 2, count=1)
+
+
+def test_settled_ticks_that_come_back_are_noticed(history: History) -> None:
+    claim(history, 1, 0, 0.0)
+
+    with pytest.raises(Violation, match=r"granted with ticks settled up to 0, not 1800000000000"):
+        grant(history, 2, N1, 40.0)
 
 
 def test_an_overlap_is_measured_where_it_is_a_known_limit() -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from orchestrator.core.answers import StoreAnswer
 from orchestrator.core.messages import Event, Nudged
-from orchestrator.core.nouns import Intent, JobName
-from orchestrator.core.requests import AcquireLease, ReleaseLease, StoreRequest
-from orchestrator.core.spec import LeaseTiming
+from orchestrator.core.nouns import Intent, JobName, Trigger
+from orchestrator.core.requests import AcquireLease, GiveOrder, ReleaseLease, StoreRequest
+from orchestrator.core.timing import LeaseTiming
 from tests.simulation.history import History
 from tests.simulation.store_model import StoreModel
 
@@ -118,6 +118,8 @@ class World:
             answer = self.store.execute(request, self.server_ms())
             self.history.witness(request, answer, self.at)
             answers.append(answer)
+            if isinstance(request, GiveOrder):
+                self.nudge(None)
             if isinstance(request, ReleaseLease) and getattr(answer, "was_ours", False):
                 self.nudge(request.job)
         return answers
@@ -130,7 +132,11 @@ class World:
     def order(self, jobs: tuple[JobName, ...], want: str) -> None:
         """Give a standing order as a client does."""
         self.store.order(jobs, Intent(want, "sim", "", 0), self.server_ms())
-        self.history.ordered(jobs)
+        self.nudge(None)
+
+    def trigger(self, job: JobName) -> None:
+        """Order one run of a cron as a client does."""
+        self.store.trigger(Trigger(job, 0, None, "sim", ""), self.server_ms())
         self.nudge(None)
 
     def pause_server(self) -> None:

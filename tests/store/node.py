@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.core.answers import LeaseGranted, ServerMet, StoreAnswer, StoreSilent
-from orchestrator.core.nouns import Bucket, JobName, LeaseValue, NodeName, RunId, Token
+from orchestrator.core.nouns import Bucket, JobName, LeaseValue, NodeName, OpenRun, RunId, Token
+from orchestrator.core.open_runs import mark_of
 from orchestrator.core.requests import (
     AcquireLease,
     ClaimTick,
@@ -17,6 +18,7 @@ from orchestrator.core.requests import (
     RecordRun,
     ReleaseLease,
     RenewLease,
+    SettleTicks,
     StoreRequest,
 )
 from orchestrator.core.spec import bucket_of
@@ -109,13 +111,25 @@ class Node:
         """Look at the lease."""
         return await self.ask(LookAtLease(JOB, JOB, ASKED_AT))
 
-    async def claim(self, value: LeaseValue, tick_ms: int, run: str = "r1") -> StoreAnswer:
-        """Claim a tick that may lie up to a second ahead."""
-        return await self.ask(ClaimTick(JOB, JOB, value, tick_ms, RunId(run), 1000, ASKED_AT))
+    def claiming(self, value: LeaseValue, tick_ms: int, run: str = "r1", **changes: Any) -> ClaimTick:
+        """Return the claim of a tick that may lie up to a second ahead."""
+        mark = mark_of(OpenRun(RunId(run), tick_ms, value.token, self.name, 1, "schedule"))
+        return replace(ClaimTick(JOB, JOB, value, tick_ms, RunId(run), mark, 1000, ASKED_AT), **changes)
 
-    async def record(self, token: int, record: str, run: str = "r1") -> StoreAnswer:
+    async def claim(self, value: LeaseValue, tick_ms: int, run: str = "r1", **changes: Any) -> StoreAnswer:
+        """Claim a tick."""
+        return await self.ask(self.claiming(value, tick_ms, run, **changes))
+
+    async def settle(self, value: LeaseValue, until_ms: int, **changes: Any) -> StoreAnswer:
+        """Say that a tick was skipped."""
+        request = SettleTicks(
+            JOB, JOB, value, until_ms, 1, "skipped", f"skipped@{until_ms}", "{}", 100, 1000, 1000, ASKED_AT
+        )
+        return await self.ask(replace(request, **changes))
+
+    async def record(self, token: int, record: str, run: str = "r1", **changes: Any) -> StoreAnswer:
         """Record the end of a run."""
-        return await self.ask(RecordRun(JOB, JOB, Token(token), RunId(run), record, ASKED_AT))
+        return await self.ask(replace(RecordRun(JOB, JOB, Token(token), RunId(run), record, ASKED_AT), **changes))
 
     async def publish(self, value: LeaseValue, state: str) -> StoreAnswer:
         """Show a state."""

@@ -12,10 +12,14 @@ from orchestrator.core.answers import (
     MembersSeen,
     RunRecorded,
     StatePublished,
+    SuccessesSeen,
     TickClaimed,
+    TicksSettled,
+    TriggerForgotten,
 )
-from orchestrator.core.nouns import JobName, LeaseValue, Token
-from orchestrator.core.requests import RenewLease
+from orchestrator.core.nouns import JobName, LeaseValue, Token, Trigger
+from orchestrator.core.requests import ForgetTrigger, LookAtSuccesses, RenewLease
+from orchestrator.store.reader import StoreReader
 from tests.servers import Server
 from tests.store.node import ASKED_AT, JOB, TTL_MS, Node, stored
 
@@ -101,6 +105,74 @@ async def test_runs_go_on_over_broken_keys(server: Server, node: Node, spoil: Br
     assert isinstance(await node.record(value.token, "{}"), RunRecorded)
     assert await node.publish(value, "{}") == StatePublished(JOB, was_ours=True, asked_at=ASKED_AT)
     assert server.client.hget(stored("last"), "record") == "{}"
+
+
+@pytest.mark.parametrize("spoil", BREAKS)
+async def test_a_past_goes_on_over_broken_keys(server: Server, node: Node, spoil: Break) -> None:
+    value = await node.hold()
+    for part in ("tick", "history", "ages", "successes"):
+        spoil(server, stored(part))
+
+    assert isinstance(await node.claim(value, 77, order_ms=77), TickClaimed)
+    assert isinstance(await node.claim(value, 78, run="r2", instead="r1"), TickClaimed)
+    for part in ("tick", "history", "ages", "successes"):
+        spoil(server, stored(part))
+    assert isinstance(await node.settle(value, server.server_ms()), TicksSettled)
+    for part in ("tick", "history", "ages", "successes"):
+        spoil(server, stored(part))
+    assert await node.ask(LookAtSuccesses(JOB, JOB, 0, ASKED_AT)) == SuccessesSeen(JOB, (), ASKED_AT)
+    record = await node.record(value.token, "{}", failures=1, success_of=(JOB,))
+
+    assert isinstance(record, RunRecorded)
+    assert server.client.hget(stored("tick"), "failures") == "1"
+    assert server.client.hget(stored("history"), "r1") == "{}"
+    assert (
+        len(server.client.zrange(stored("ages"), 0, -1)) == len(server.client.zrange(stored("successes"), 0, -1)) == 1
+    )
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("nonsense", id="no number"),
+        pytest.param("-5", id="less than nothing"),
+        pytest.param("9999999999999999", id="too many digits"),
+        pytest.param(b"\xff\xfe", id="no text"),
+        pytest.param("x" * 1_000_000, id="a megabyte"),
+    ],
+)
+async def test_what_a_cron_counts_begins_anew_where_it_is_broken(
+    server: Server, node: Node, broken: str | bytes
+) -> None:
+    value = await node.hold(schedule="every 60s")
+    fields = ("ran", "skipped", "failures", "failed", "obeyed", "run:r0")
+    server.client.hset(stored("tick"), mapping=dict.fromkeys(fields, broken))
+
+    assert isinstance(await node.claim(value, server.server_ms() + 200), TickClaimed)
+    assert isinstance(await node.claim(value, 77, run="m1", order_ms=77), TickClaimed)
+    assert isinstance(await node.settle(value, server.server_ms() + 500), TicksSettled)
+
+    answer = await node.acquire(schedule="every 60s")
+    assert isinstance(answer, LeaseGranted)
+    assert (answer.failures, answer.failed_ms, answer.obeyed_ms) == (0, 0, 77)
+    assert {run.run for run in answer.open} == {"r1", "m1"}
+    assert server.client.hmget(stored("tick"), "ran", "skipped") == ["1", "1"]
+
+
+@pytest.mark.parametrize("spoil", BREAKS)
+async def test_triggers_are_forgotten_and_given_over_broken_intents(server: Server, node: Node, spoil: Break) -> None:
+    reader = StoreReader(server.url, cluster="shop")
+    for name in ("intents", "intents-version"):
+        spoil(server, f"orchestrator:{{shop:m}}:{name}")
+
+    assert await node.ask(ForgetTrigger(5, ASKED_AT)) == TriggerForgotten(5, ASKED_AT)
+    order_ms = await reader.trigger(Trigger(JOB, 0, None, "me", ""))
+
+    answer = await node.keep()
+    assert isinstance(answer, MembersSeen)
+    assert [trigger.order_ms for trigger in answer.triggers] == [order_ms]
+    await reader.close()
 
 
 @pytest.mark.parametrize("spoil", BREAKS)

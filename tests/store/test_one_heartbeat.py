@@ -5,9 +5,18 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from orchestrator.core.answers import StoreSilent
-from orchestrator.core.nouns import Bucket, JobName, LeaseValue, NodeName, Token
-from orchestrator.core.requests import KeepMembership, LookAtLease, MeetServer, RenewLease, StoreRequest
+from orchestrator.core.answers import StoreSilent, TickRefused
+from orchestrator.core.nouns import Bucket, JobName, LeaseValue, NodeName, RunId, Token
+from orchestrator.core.requests import (
+    ClaimTick,
+    KeepMembership,
+    LookAtLease,
+    MeetServer,
+    RecordRun,
+    RenewLease,
+    SettleTicks,
+    StoreRequest,
+)
 from orchestrator.core.spec import BUCKETS
 from orchestrator.store.store import Store
 from tests.servers import Server
@@ -86,3 +95,21 @@ async def test_a_heartbeat_is_one_pipeline_on_one_connection_however_many_jobs(s
         assert wire.connections == 1
         assert script_calls(server) - calls_before <= MOST_CALLS
         await store.close()
+
+
+async def test_a_thousand_ticks_due_at_once_are_a_few_calls(server: Server) -> None:
+    store = Store(server.url, cluster="shop", node="n1", request_timeout_s=5.0)
+    value = LeaseValue(Token(7), NodeName("n1"), "i1")
+    names = [JobName(f"cron-{number}") for number in range(1000)]
+    requests: list[StoreRequest] = [ClaimTick(name, name, value, 5, RunId("r"), "{}", 0, 0.0) for name in names]
+    requests += [SettleTicks(name, name, value, 4, 1, "skipped", "e", "{}", 100, 1000, 0, 0.0) for name in names]
+    requests += [RecordRun(name, name, value.token, RunId("r"), "{}", 0.0) for name in names]
+    await store.serve([RenewLease(name, name, value, 60_000, 2**52, asked_at=0.0) for name in names])
+    await store.serve(requests[:1] + requests[-1:] + requests[1000:1001])  # the scripts are loaded
+    before = script_calls(server)
+
+    answers = await store.serve(requests)
+
+    assert not any(isinstance(answer, (StoreSilent, TickRefused)) for answer in answers)
+    assert script_calls(server) - before == 3 * BUCKETS
+    await store.close()

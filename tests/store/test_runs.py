@@ -1,94 +1,15 @@
+"""Records of ended runs, and what the holder shows of a job."""
+
 import pytest
 
-from orchestrator.core.answers import RunRecorded, StatePublished, StoreAnswer, TickClaimed, TickRefused
-from orchestrator.core.nouns import LeaseValue, NodeName, RunId, Token
+from orchestrator.core.answers import LeaseGranted, RunRecorded, StatePublished, SuccessesSeen
+from orchestrator.core.nouns import JobName, LeaseValue, NodeName, RunId, Token
+from orchestrator.core.requests import LookAtSuccesses
 from tests.servers import Server
 from tests.store.node import ASKED_AT, JOB, Node, stored
 
 SCHEDULE = "every 60s"
-
-
-def refusal(answer: StoreAnswer) -> tuple[str, int]:
-    assert isinstance(answer, TickRefused), answer
-    return answer.reason, answer.last_tick_ms
-
-
-async def test_a_due_tick_is_claimed_by_the_holder(server: Server, node: Node) -> None:
-    value = await node.hold(schedule=SCHEDULE)
-    tick_ms = server.server_ms() + 500
-
-    answer = await node.claim(value, tick_ms)
-
-    assert answer == TickClaimed(JOB, value.token, tick_ms, RunId("r1"), ASKED_AT)
-    assert server.client.hgetall(stored("tick")) == {
-        "schedule": SCHEDULE,
-        "last": str(tick_ms),
-        "cur": f"{tick_ms}|{value.token}|r1",
-    }
-
-
-async def test_the_same_claim_succeeds_again_since_its_answer_may_have_been_lost(server: Server, node: Node) -> None:
-    value = await node.hold(schedule=SCHEDULE)
-    tick_ms = server.server_ms() + 500
-    first = await node.claim(value, tick_ms)
-
-    assert await node.claim(value, tick_ms) == first
-
-
-async def test_another_run_never_gets_a_claimed_tick(server: Server, node: Node) -> None:
-    value = await node.hold(schedule=SCHEDULE)
-    tick_ms = server.server_ms() + 500
-    await node.claim(value, tick_ms)
-
-    assert refusal(await node.claim(value, tick_ms, run="r2")) == ("duplicate", tick_ms)
-
-
-async def test_the_next_holder_never_gets_a_claimed_tick(server: Server, node: Node, other: Node) -> None:
-    value = await node.hold(schedule=SCHEDULE)
-    tick_ms = server.server_ms() + 500
-    await node.claim(value, tick_ms)
-    await node.release(value)
-
-    theirs = await other.hold(schedule=SCHEDULE)
-
-    assert refusal(await other.claim(theirs, tick_ms)) == ("duplicate", tick_ms)
-
-
-async def test_an_older_tick_than_the_last_is_a_duplicate(server: Server, node: Node) -> None:
-    value = await node.hold(schedule=SCHEDULE)
-    tick_ms = server.server_ms() + 500
-    await node.claim(value, tick_ms)
-
-    assert refusal(await node.claim(value, tick_ms - 1, run="r0")) == ("duplicate", tick_ms)
-
-
-async def test_a_tick_too_far_ahead_of_the_servers_clock_is_refused(server: Server, node: Node) -> None:
-    value = await node.hold(schedule=SCHEDULE)
-
-    assert refusal(await node.claim(value, server.server_ms() + 5000)) == ("ahead", 0)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        pytest.param(LeaseValue(Token(1), NodeName("n1"), "i1"), id="an older token of ours"),
-        pytest.param(LeaseValue(Token(2), NodeName("n2"), "i2"), id="another node's"),
-    ],
-)
-async def test_a_tick_is_claimed_only_under_the_lease(server: Server, node: Node, value: LeaseValue) -> None:
-    await node.hold(schedule=SCHEDULE)
-
-    assert refusal(await node.claim(value, server.server_ms() + 500)) == ("lost", 0)
-
-
-async def test_a_claim_after_lost_data_leaves_the_next_holder_a_floor(server: Server, node: Node) -> None:
-    """The schedule is gone too, so that the next acquire takes it for new and fires nothing of the past."""
-    value = await node.hold(schedule=SCHEDULE)
-    server.client.delete(stored("tick"))
-    tick_ms = server.server_ms() + 500
-
-    assert isinstance(await node.claim(value, tick_ms), TickClaimed)
-    assert server.client.hget(stored("tick"), "schedule") is None
+MAIL = JobName("mail")
 
 
 async def test_a_run_is_recorded_without_the_lease(server: Server, node: Node) -> None:
@@ -113,6 +34,171 @@ async def test_a_record_is_fenced_by_its_token(server: Server, node: Node, token
 
     assert answer == RunRecorded(JOB, RunId("r2"), ASKED_AT)
     assert server.client.hget(stored("last"), "record") == stands
+
+
+async def test_what_the_node_of_a_run_says_stands_over_what_a_successor_says(server: Server, node: Node) -> None:
+    await node.record(7, '{"outcome":"lost"}', witness=False)
+    await node.record(7, '{"outcome":"ok"}')
+    await node.record(7, '{"outcome":"lost"}', witness=False)
+
+    assert server.client.hget(stored("last"), "record") == '{"outcome":"ok"}'
+    assert server.client.hget(stored("history"), "r1") == '{"outcome":"ok"}'
+
+
+async def test_a_repeated_record_changes_nothing(server: Server, node: Node) -> None:
+    await node.record(7, "first", failures=2, success_of=(MAIL,))
+    await node.record(7, "second", run="r2", failures=0)
+    before = everything(server)
+
+    await node.record(7, "first", failures=2, success_of=(MAIL,))
+
+    assert everything(server) == before
+
+
+def everything(server: Server) -> dict[str, object]:
+    with server.raw_client() as raw:
+        return {key: raw.dump(key) for key in sorted(raw.keys())}
+
+
+async def test_failures_are_told_to_the_next_holder(server: Server, node: Node, other: Node) -> None:
+    value = await node.hold(schedule=SCHEDULE)
+    before_ms = server.server_ms()
+    await node.record(value.token, "{}", failures=3)
+    await node.release(value)
+
+    answer = await other.acquire(schedule=SCHEDULE)
+
+    assert isinstance(answer, LeaseGranted)
+    assert answer.failures == 3
+    assert before_ms <= answer.failed_ms <= server.server_ms()
+
+
+async def test_failures_are_counted_by_the_newest_holder(server: Server, node: Node) -> None:
+    await node.record(8, "{}", run="r2", failures=0)
+    await node.record(7, "{}", run="r1", failures=3)
+
+    assert server.client.hget(stored("tick"), "failures") == "0"
+
+
+# Open runs
+
+
+async def test_a_record_closes_its_run(server: Server, node: Node) -> None:
+    value = await node.hold(schedule=SCHEDULE)
+    await node.claim(value, server.server_ms() + 500)
+
+    await node.record(value.token, "{}")
+
+    assert not server.client.hexists(stored("tick"), "run:r1")
+
+
+async def test_a_run_that_is_tried_again_stays_open_over_a_failover(server: Server, node: Node, other: Node) -> None:
+    value = await node.hold(schedule=SCHEDULE)
+    claim = node.claiming(value, server.server_ms() + 500)
+    await node.ask(claim)
+    mark = claim.mark.replace('"retry":0', '"retry":99')
+    await node.record(value.token, "{}", mark=mark)
+    await node.release(value)
+
+    answer = await other.acquire(schedule=SCHEDULE)
+
+    assert isinstance(answer, LeaseGranted)
+    assert [(run.run, run.retry_ms) for run in answer.open] == [("r1", 99)]
+
+
+async def test_a_late_record_does_not_open_what_was_closed(server: Server, node: Node) -> None:
+    value = await node.hold(schedule=SCHEDULE)
+    claim = node.claiming(value, server.server_ms() + 500)
+    await node.ask(claim)
+    await node.record(value.token, '{"outcome":"lost"}', witness=False)
+
+    await node.record(value.token, '{"outcome":"failed"}', mark=claim.mark)
+
+    assert not server.client.hexists(stored("tick"), "run:r1")
+
+
+async def test_a_late_record_does_not_close_what_a_newer_holder_keeps_open(server: Server, node: Node) -> None:
+    value = await node.hold(schedule=SCHEDULE)
+    claim = node.claiming(value, server.server_ms() + 500)
+    await node.ask(claim)
+    theirs = claim.mark.replace(str(value.token), str(value.token + 1))
+    await node.record(value.token + 1, '{"outcome":"lost"}', witness=False, mark=theirs)
+
+    await node.record(value.token, '{"outcome":"ok"}')
+
+    assert server.client.hget(stored("tick"), "run:r1") == theirs
+
+
+async def test_a_run_whose_mark_was_broken_is_closed_all_the_same(server: Server, node: Node) -> None:
+    server.client.hset(stored("tick"), "run:r1", "nonsense")
+
+    await node.record(7, "{}")
+
+    assert not server.client.exists(stored("tick"))
+
+
+# Successes
+
+
+async def successes(node: Node, after_ms: int = 0) -> tuple[int, ...]:
+    answer = await node.ask(LookAtSuccesses(MAIL, JOB, after_ms, ASKED_AT))
+    assert isinstance(answer, SuccessesSeen)
+    assert answer.job == MAIL
+    return answer.at_ms
+
+
+async def test_a_success_is_found_by_the_jobs_that_wait_for_it(server: Server, node: Node) -> None:
+    before_ms = server.server_ms()
+    await node.record(7, "{}", run="r1", success_of=(MAIL,))
+    await node.record(7, "{}", run="r2", success_of=(MAIL,))
+
+    first, second = await successes(node)
+
+    assert before_ms <= first < second
+    assert await successes(node, after_ms=first) == (second,)
+    assert await successes(node, after_ms=second) == ()
+
+
+async def test_a_success_that_is_told_again_is_the_same_one(node: Node) -> None:
+    await node.record(7, "{}", success_of=(MAIL,), keep=1)
+    await node.record(7, "{}", run="r2", keep=1)
+    known = await successes(node)
+
+    await node.record(7, "{}", success_of=(MAIL,), keep=1)
+
+    assert await successes(node) == known
+
+
+async def test_only_the_newest_hundred_successes_are_kept(server: Server, node: Node) -> None:
+    for number in range(103):
+        await node.record(7, "{}", run=f"r{number}", success_of=(MAIL,))
+
+    assert len(await successes(node)) == 100
+    assert server.client.zrange(stored("successes"), 0, 0) == ["r3"]
+
+
+async def test_a_success_nudges_those_who_wait_for_it(server: Server, node: Node) -> None:
+    listener = server.client.pubsub()
+    listener.subscribe("orchestrator:{shop:m}:nudge")
+    assert listener.get_message(timeout=2)["type"] == "subscribe"
+
+    await node.record(7, "{}", success_of=(MAIL, JobName("report")))
+    await node.record(7, "{}", success_of=(MAIL, JobName("report")))
+
+    assert [listener.get_message(timeout=2)["data"] for _ in range(2)] == ["mail", "report"]
+    assert listener.get_message(timeout=0) is None
+    listener.close()
+
+
+async def test_a_success_dated_by_hand_does_not_hide_the_later_ones(server: Server, node: Node) -> None:
+    server.client.zadd(stored("successes"), {"forged": float("inf"), "far": 1e17})
+
+    await node.record(7, "{}", success_of=(MAIL,))
+
+    assert len(await successes(node)) == 1
+
+
+# States
 
 
 async def test_the_holder_publishes_its_state(server: Server, node: Node) -> None:

@@ -24,7 +24,8 @@ from dataclasses import replace
 from orchestrator.core.lease import NEVER
 from orchestrator.core.messages import LeaveOrdered, RunStuck, RunUnproven
 from orchestrator.core.nouns import Intent, JobName, LeaseValue, NodeName, Token
-from orchestrator.core.spec import Backoff, JobSpec, Kind, LeaseTiming, Restart, ScheduleSpec, StopSpec
+from orchestrator.core.spec import Backoff, JobSpec, Kind, Restart, ScheduleSpec, StopSpec
+from orchestrator.core.timing import LeaseTiming
 from tests.simulation.stored import Held, Ticks
 from tests.stories.stage import Actor, Habit, Shown, Stage
 
@@ -204,9 +205,9 @@ class Play:
         self.stage.store.data["token", job] = token
         self.stage.store.data["lease", job] = Held(LeaseValue(token, NodeName(node), "by hand"), end_ms)
 
-    def _claim(self, job: str, tick: str, node: str) -> None:
+    def _claim(self, job: str, tick: str, _node: str) -> None:
         ticks: Ticks = self.stage.store.data["tick", job]
-        self.stage.store.data["tick", job] = ticks._replace(last_ms=round(1000 * float(tick)), claim=(0, 0, node))
+        self.stage.store.data["tick", job] = ticks._replace(last_ms=round(1000 * float(tick)))
 
     def _clock(self, seconds: str) -> None:
         self.stage.server_ahead_ms += round(1000 * float(seconds))

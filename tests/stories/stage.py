@@ -17,6 +17,7 @@ from orchestrator.core.lease import NEVER
 from orchestrator.core.messages import (
     Action,
     Event,
+    ExpectRuns,
     ExtendRun,
     KillRun,
     Nudged,
@@ -239,7 +240,7 @@ class Actor:
                     self.floors[action.job] = action.token
                 case QuitNode():
                     self.core = None
-                case Say() | StopRun() | KillRun():
+                case Say() | StopRun() | KillRun() | ExpectRuns():
                     pass
                 case _:
                     requests.append(action)

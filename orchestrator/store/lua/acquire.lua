@@ -8,7 +8,9 @@
 --       8 epoch as the caller knows it  9 server ms the caller expects now  10 by how much it may be off, ms
 --       11 '1' in quarantine: only a lease that was cleanly released under this epoch may be taken
 --       12 identity of the schedule, '' for a service (then the tick key is not touched)  13 ticks up to here are settled, ms
--- -> {what, token or detail, ms, server ms, last tick ms, record of the last run: of a service, else ''}
+-- -> {what, token or detail, ms, server ms, last tick ms, record of the last run: of a service, else '';
+--     of a cron that is granted or adopted: failed ticks in a row, server ms of the last of them, the newest order
+--     that was obeyed, then per open run: run, mark}
 --    granted  token, the lease is ours          adopted     token, it was ours already: an answer was lost
 --    held     value, ms left                    hint        next node, ms left: it was left to another node
 --    vanished it cannot have run out (seen)     young       ms to wait: it was issued or put back less than a ttl ago
@@ -21,24 +23,36 @@ local node, ttl, longest = ARGV[1], ARGV[3], tonumber(ARGV[4])
 local owner = node .. '|' .. ARGV[2]
 local now = server_ms()
 
-local function refuse(what, detail, wait) return {what, detail, wait, digits(now), '0', ''} end
+local function refuse(what, detail, wait) return {what, detail, wait, digits(now), '0', '', '0', '0', '0'} end
 
 -- A new or edited schedule never fires for the past; a server whose clock is ahead must not silence it either.
 -- A newest tick without a schedule was claimed after the server lost its memory: it still tells where to go on.
+-- What ran, was skipped or missed is counted from there.
 local function last_tick()
   if ARGV[12] == '' then return '0' end
   local last = whole((hget(KEYS[5], 'last')))
   local schedule = last and redis.pcall('HGET', KEYS[5], 'schedule')
-  if last and schedule == ARGV[12] then return digits(last) end
-  if not last or schedule then last = math.max(last or 0, math.min(now, tonumber(ARGV[13]))) end
+  local known = last and schedule == ARGV[12]
+  if known and whole((hget(KEYS[5], 'since'))) then return digits(last) end
+  if not last or schedule and not known then last = math.max(last or 0, math.min(now, tonumber(ARGV[13]))) end
   heal(KEYS[5], 'hash')
-  redis.call('HSET', KEYS[5], 'schedule', ARGV[12], 'last', digits(last))
+  redis.call('HSET', KEYS[5], 'schedule', ARGV[12], 'last', digits(last), 'since', digits(last), 'ran', '0',
+    'skipped', '0', 'missed', '0')
   return digits(last)
 end
 
 -- A service that came to its end for good is not started again by whoever gets the lease next.
 local function last_run()
   return ARGV[12] == '' and hget(KEYS[7], 'record') or ''
+end
+
+local function grant(what, token)
+  local out = {what, digits(token), 0, digits(now), last_tick(), last_run()}
+  for i, field in ipairs({'failures', 'failed', 'obeyed'}) do
+    out[6 + i] = digits(ARGV[12] ~= '' and whole((hget(KEYS[5], field))) or 0)
+  end
+  if ARGV[12] ~= '' then append_open_runs(out, KEYS[5]) end
+  return out
 end
 
 local epoch = get(KEYS[4]) or ''
@@ -59,7 +73,7 @@ if held and holder ~= owner then
 end
 if held and held > tonumber(ARGV[7]) then
   redis.call('PEXPIRE', KEYS[1], ttl)
-  return {'adopted', digits(held), 0, digits(now), last_tick(), last_run()}
+  return grant('adopted', held)
 end
 
 -- An absent lease is not yet a free one. Nor is our own with a token that we ran or released already: it gets a
@@ -90,4 +104,4 @@ local token = math.max(issued, now - 1, tonumber(ARGV[5])) + 1
 if token > LAST_TOKEN then return redis.error_reply('ERR the next token has more than 15 digits: DEL the token key') end
 redis.call('SET', KEYS[2], digits(token))
 redis.call('SET', KEYS[1], digits(token) .. '|' .. owner, 'PX', ttl)
-return {'granted', digits(token), 0, digits(now), last_tick(), last_run()}
+return grant('granted', token)

@@ -51,3 +51,16 @@ end
 local function server_run_id()
   return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 end
+
+-- what a cron keeps of its open runs, appended to `out` as run, mark; nothing where people wrote thousands of fields
+local MOST_TICK_FIELDS = 2000
+
+local function append_open_runs(out, ticks)
+  local fields = redis.pcall('HLEN', ticks)
+  if type(fields) ~= 'number' or fields > MOST_TICK_FIELDS then return end
+  local known = redis.call('HGETALL', ticks)
+  for i = 1, #known, 2 do
+    local run, mark = string.match(known[i], '^run:(.+)$'), text(known[i + 1])
+    if run and mark then out[#out + 1], out[#out + 2] = run, mark end
+  end
+end

@@ -1,7 +1,7 @@
-"""`python -m benchmarks [NAME ...]`: this package against supervisord, as ratios in one run.
+"""`python -m benchmarks [NAME ...]`: this package against supervisord, its schedules against other crons, as ratios.
 
-It prints one table and leaves nothing behind. Nothing here is a test: a time says something only beside another
-one of the same machine and minute.
+It prints tables and leaves nothing behind. Nothing here is a test: a time says something only beside another one of
+the same machine and minute.
 """
 
 import functools
@@ -11,12 +11,14 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from benchmarks import log_pump, services
-from benchmarks.trials import Question, Results, take_turns
+from benchmarks import crons, log_pump, next_ticks, services
+from benchmarks.managers import Manager
+from benchmarks.trials import Pair, Question, Readings, Results, take_turns
 
 _LIVES = {
     "start": [
@@ -44,9 +46,9 @@ _FEW = 100
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("names", nargs=-1, type=click.Choice([*_LIVES, "pump"]))
+@click.argument("names", nargs=-1, type=click.Choice([*_LIVES, "pump", "next", "crons"]))
 @click.option("--trials", default=3, show_default=True, help="Trials of each manager.")
-@click.option("--count", default=1000, show_default=True, help="Services of one manager.")
+@click.option("--count", default=1000, show_default=True, help="Services, or crons, of one manager.")
 @click.option("--idle", "idle_s", default=30.0, show_default=True, help="Seconds for which an idle manager is watched.")
 @click.option("--megabytes", default=1000, show_default=True, help="What the log pump is given, in 10^6 bytes.")
 @click.option("--supervisord", default=None, help="The rival's command; else beside this Python, else on PATH.")
@@ -60,13 +62,33 @@ def main(
     supervisord: str | None,
     directory: str,
 ) -> None:
-    """Compare with supervisord: start, stop, idle, memory, pump; without a name all of them."""
-    chosen = set(names or (*_LIVES, "pump"))
-    _raise_open_files()
+    """Compare with supervisord (start, stop, idle, memory, pump), and with other schedulers (next, crons).
+
+    Without a name all of them.
+    """
+    chosen = set(names or (*_LIVES, "pump", "next", "crons"))
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))  # what was started is ended then, too
-    turns = functools.partial(
-        take_turns, trials=trials, supervisord=supervisord or _find_supervisord(), root=Path(directory)
-    )
+    _raise_open_files()
+    if "next" in chosen:
+        next_ticks.compare(trials)
+    if "crons" in chosen:
+        crons.compare(trials, count, Path(directory))
+    if chosen & {*_LIVES, "pump"}:
+        turns = functools.partial(
+            take_turns, trials=trials, supervisord=supervisord or _find_supervisord(), root=Path(directory)
+        )
+        _against_supervisord(chosen, turns, count, idle_s, megabytes)
+    cores, load = os.cpu_count(), os.getloadavg()[2]
+    click.echo(f"minimum / median / maximum of {trials}; {cores} processors, load {load:.1f} (15 minutes)")
+
+
+def _against_supervisord(
+    chosen: set[str],
+    turns: Callable[[Callable[[Manager], Readings]], list[Pair]],
+    count: int,
+    idle_s: float,
+    megabytes: int,
+) -> None:
     results = Results()
     watched_s = idle_s if {"idle", "memory"} & chosen else 0.0
     if chosen & set(_LIVES):
@@ -80,8 +102,6 @@ def main(
     if "pump" in chosen:
         results.add(_PUMP, turns(functools.partial(log_pump.pump, megabytes=megabytes)))
     results.show()
-    cores, load = os.cpu_count(), os.getloadavg()[2]
-    click.echo(f"minimum / median / maximum of {trials}; {cores} processors, load {load:.1f} (15 minutes)")
 
 
 def _with(count: int, questions: list[Question]) -> list[Question]:

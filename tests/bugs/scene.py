@@ -5,6 +5,7 @@ is asserted. All of a report's kind is tried, and not only what was reported.
 """
 
 import contextlib
+import json
 import os
 import signal
 import time
@@ -44,6 +45,21 @@ def row(cluster: Cluster, node: Node | None = None) -> dict[str, Any]:
 def row_of(cluster: Cluster, job: str, node: Node | None = None) -> dict[str, Any]:
     """Return the row of one job, as `row`."""
     return next(told for told in cluster.status(node=node)["jobs"] if told["name"] == job)
+
+
+def history(cluster: Cluster) -> dict[str, Any]:
+    """Return what `history --json` tells of the witness job.
+
+    Any: what JSON holds.
+    """
+    where = ["--file", str(cluster.file), "--redis", cluster.server.url]
+    told: dict[str, Any] = json.loads(cluster.command("history", JOB, "--json", "-n", "1000", *where).stdout)
+    return told
+
+
+def wait_until(utc: float) -> None:
+    """Wait for an instant of the wall clock, in seconds since 1970."""
+    time.sleep(max(0.0, utc - clock.now().utc))  # a tick is an instant: there is nothing else to wait for
 
 
 def assert_nothing_runs(cluster: Cluster, for_s: float) -> None:

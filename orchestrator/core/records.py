@@ -11,7 +11,7 @@ from orchestrator.core.nouns import LeaseValue, Moment, NodeName, OpenRun
 from orchestrator.core.reload import substance
 from orchestrator.core.run import Run, ended_by_itself, outcome
 from orchestrator.core.snapshot import iso_utc
-from orchestrator.core.spec import JobSpec
+from orchestrator.core.spec import JobSpec, Kind
 from orchestrator.core.ticks import Fate, Passed
 
 MOST_OUTPUT_LINES = 10
@@ -50,7 +50,7 @@ def record_of(
         "why": run.note,
         "by_itself": ended_by_itself(run, ended),
         "output": _last_of(ended.tail),
-        "substance": substance(spec),
+        "substance": substance(spec) if spec.kind is Kind.SERVICE else "",  # only of services it is ever asked
         "order_ms": order_ms,
     }
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import TypeVar
 
 from orchestrator.core.nouns import Intent, JobName, LeaseValue, Member
@@ -194,6 +195,7 @@ def node_view(member: Member) -> NodeView:
     )
 
 
+@lru_cache(maxsize=1024)  # of a thousand crons that are due in one second the same few are asked for
 def iso_utc(utc: float) -> str:
     """Return an instant as ISO 8601 text with milliseconds, always in UTC."""
     # Not isoformat(): its width changes with the fraction, and columns would dance.

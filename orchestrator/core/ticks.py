@@ -88,6 +88,7 @@ class Ticks:
         self.settled_ms = 0
         self._tick: float | None = None
         self._found_with_others = 0.0  # the newest of them
+        self._followed: tuple[float | None, float | None] = (None, None)  # an instant, and the first tick after it
         self.redefine(spec)
 
     def redefine(self, spec: JobSpec) -> None:
@@ -119,7 +120,7 @@ class Ticks:
     def plan(self, now: Moment, settled_ms: int = 0) -> None:
         """Find the next tick after the newest settled one; called again whenever the wall clock may have moved."""
         self.settled_ms = max(self.settled_ms, settled_ms)
-        self._set_next(self._schedule.next_after(self._settled(now)) if self._schedule is not None else None)
+        self._set_next(self._first_after(self._settled(now)))
 
     def on_claimed(self, now: Moment, tick_ms: int) -> None:
         """Go on behind the tick that runs."""
@@ -137,6 +138,9 @@ class Ticks:
         by, settled = now.utc - self._jitter_s, self._settled(now)
         waited = by if waited_from is None else waited_from - self._jitter_s
         horizon, late_s = min(by - self._spec.misfire_grace_s, waited), self._spec.lease.ttl_s
+        tick = self._tick
+        if tick is not None and tick > max(horizon, min(by - late_s, waited)) and not self._is_followed(tick, by):
+            return self._due(tick, by)  # as nearly always: of a thousand in one second each further question counts
         passed = self._passed(settled, horizon, Fate.MISSED, "later than misfire_grace")
         if passed is None and self._spec.misfire is Misfire.SKIP:
             why = "later than a ttl (misfire: skip)"
@@ -187,6 +191,17 @@ class Ticks:
         if last is None or first is None:
             return None
         return Passed(first, last, count, round(1000 * last), fate, why)
+
+    def _is_followed(self, tick: float, by: float) -> bool:
+        """Say whether another tick after this one is due, too."""
+        following = self._first_after(tick)
+        return following is not None and following <= by
+
+    def _first_after(self, utc: float) -> float | None:
+        """Return the first tick after an instant; what was asked last is known (of successes there may be more now)."""
+        if self._schedule is not None and (self._followed[0] != utc or self.successes is not None):
+            self._followed = utc, self._schedule.next_after(utc)
+        return self._followed[1]
 
     def _walked(self, after: float, count: int) -> float:
         """Return the last of so many ticks after an instant."""

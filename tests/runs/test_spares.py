@@ -23,8 +23,7 @@ from tests.runs.node import Node, fresh_tag, job, nasty, send, soon, survivors, 
 ROOT = Path(__file__).parents[2]
 BOUND_S = 3.0
 """Within which everything must be over; the limits used here add up to less than one second."""
-MANY = 3 * A_TURN
-"""A burst."""
+MANY = 3 * A_TURN  # a burst
 
 
 def first_process_of(leash: int) -> int:

@@ -215,10 +215,11 @@ class Node:
 
     def _expect(self, now: Moment) -> Iterator[Action]:
         """Have the starts made ready that are due soon, where they are many."""
-        due = (job.cron.due_at(now, job.intent) for job in self.jobs.values() if job.cron and job.lease.held)
-        soon = [at for at in due if now.boot < at <= now.boot + EXPECTED_WITHIN_S]
-        if len(soon) >= FEWEST_EXPECTED:
-            yield ExpectRuns(len(soon), min(soon))
+        crons = (job.cron for job in self.jobs.values() if job.cron is not None and job.lease.held)
+        waits_s = [cron.ticks.next - now.utc for cron in crons if cron.ticks.next is not None]
+        soon_s = [wait_s for wait_s in waits_s if 0 < wait_s <= EXPECTED_WITHIN_S]
+        if len(soon_s) >= FEWEST_EXPECTED:
+            yield ExpectRuns(len(soon_s), now.boot + min(soon_s))
 
     def _on_node_event(self, event: Event, now: Moment) -> Iterator[Action]:
         match event:

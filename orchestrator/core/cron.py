@@ -376,7 +376,7 @@ class Cron:
         if intent is None or intent.want != "running" or not intent.off_ms or intent.catch_up:
             return None
         why = f"it was stopped or paused, until {ordered_by(intent)} let it go on"
-        return self.ticks.in_span(now, intent.at_ms, why)
+        return self.ticks.in_span(now, min(intent.at_ms, round(1000 * now.utc)), why)
 
     def _drop_retries_before(self, intent: Intent, now: Moment) -> Iterator[Action]:
         if intent.off_ms and not intent.catch_up:

@@ -7,6 +7,9 @@ import json
 
 from orchestrator.core.nouns import NodeName, OpenRun, RunId, Token
 
+LAST_MS = 253_402_300_799_000
+"""The end of the year 9999, in milliseconds since 1970: no calendar goes further."""
+
 MOST_ATTEMPTS = 1_000_000
 """What is above was not written by us."""
 
@@ -44,4 +47,6 @@ def parse_mark(run: str, text: str) -> OpenRun | None:
         )
     except (ValueError, TypeError, LookupError, RecursionError, OverflowError):
         return None
-    return open_run if 0 <= open_run.reruns < open_run.attempt <= MOST_ATTEMPTS else None
+    instants_ms = (open_run.tick_ms or 0, open_run.retry_ms, open_run.token)
+    counts_well = 0 <= open_run.reruns < open_run.attempt <= MOST_ATTEMPTS
+    return open_run if counts_well and all(0 <= ms <= LAST_MS for ms in instants_ms) else None

@@ -195,11 +195,15 @@ def node_view(member: Member) -> NodeView:
     )
 
 
+LAST_UTC = 253_402_300_799.0
+"""The last second of the year 9999, which is as far as datetime reaches."""
+
+
 @lru_cache(maxsize=1024)  # of a thousand crons that are due in one second the same few are asked for
 def iso_utc(utc: float) -> str:
-    """Return an instant as ISO 8601 text with milliseconds, always in UTC."""
+    """Return an instant as ISO 8601 text with milliseconds, always in UTC; of what no calendar has its nearest end."""
     # Not isoformat(): its width changes with the fraction, and columns would dance.
-    return datetime.fromtimestamp(utc, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    return datetime.fromtimestamp(min(max(0.0, utc), LAST_UTC), UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
 SEVEREST_FIRST = (

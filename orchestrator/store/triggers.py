@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable
 
 from orchestrator.core.nouns import JobName, Trigger
+from orchestrator.core.open_runs import LAST_MS
 from orchestrator.store.intents import LONGEST_INTENT, LONGEST_WHO
 
 MARK = "!"
@@ -40,6 +41,8 @@ def _parse(field: str, said: str) -> Trigger | None:
         words = json.loads(rest)
         tick = words["tick"]
         tick_ms = None if tick is None else int(tick)
+        if not 0 <= (tick_ms or 0) <= LAST_MS or int(order_ms) > LAST_MS:
+            return None
         return Trigger(JobName(str(words["job"])), int(order_ms), tick_ms, str(words["who"]), str(words["why"]))
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
         return None

@@ -1,5 +1,7 @@
 """What a pause, a file that disables, and late ticks that all run leave alone and take away."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.core.messages import StartRun, StopRun
@@ -61,3 +63,12 @@ def test_late_ticks_that_all_run_do_not_lapse_while_those_before_them_run() -> N
     following = only(ClaimTick, turn(machine, ended(run), boot=290.0))
 
     assert (claim.tick_ms, following.tick_ms) == (server_ms(60.0), server_ms(120.0))
+
+
+def test_an_order_from_the_far_future_settles_nothing_that_was_not_due_yet() -> None:
+    machine = waiting()
+    machine.order(replace(intent("running", at_ms=10**15), off_ms=1))
+
+    settle = only(SettleTicks, turn(machine, boot=130.0))
+
+    assert (settle.count, settle.until_ms) == (2, server_ms(120.0))

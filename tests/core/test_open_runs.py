@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.core.nouns import NodeName, OpenRun, RunId, Token
-from orchestrator.core.open_runs import MOST_ATTEMPTS, mark_of, parse_mark
+from orchestrator.core.open_runs import LAST_MS, MOST_ATTEMPTS, mark_of, parse_mark
 
-ms = st.integers(0, 10**15)
+ms = st.integers(0, LAST_MS)
 open_runs = st.builds(
     OpenRun,
     run=st.builds(RunId, st.text(min_size=1)),
@@ -26,7 +26,16 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
-RIGHT = {"tick": 5, "token": 7, "node": "n1", "attempt": 1, "reason": "schedule", "retry": 0, "rerun": False}
+RIGHT = {
+    "tick": 5,
+    "token": 7,
+    "node": "n1",
+    "attempt": 1,
+    "reason": "schedule",
+    "retry": 0,
+    "rerun": False,
+    "reruns": 0,
+}
 
 
 @given(open_runs)
@@ -68,6 +77,10 @@ def test_a_mark_without_one_of_its_words_is_none(missing: str) -> None:
         pytest.param("", id="empty"),
         pytest.param("[" * 100_000, id="nested deeply"),
         pytest.param(json.dumps(RIGHT | {"attempt": 0}), id="no attempt"),
+        pytest.param(json.dumps(RIGHT | {"reruns": 1}), id="more reruns than attempts"),
+        pytest.param(json.dumps(RIGHT | {"tick": LAST_MS + 1}), id="a tick that no calendar has"),
+        pytest.param(json.dumps(RIGHT | {"retry": 10**18}), id="another attempt that no calendar has"),
+        pytest.param(json.dumps(RIGHT | {"tick": -1}), id="a tick before all clocks"),
         pytest.param(json.dumps(RIGHT | {"attempt": MOST_ATTEMPTS + 1}), id="too many attempts"),
         pytest.param(json.dumps(RIGHT).replace("5", "1e999"), id="an instant beyond all numbers"),
         pytest.param(json.dumps(RIGHT).replace("5", "9" * 5000), id="more digits than Python reads"),

@@ -211,3 +211,12 @@ def test_an_instant_is_always_as_wide(utc: float, text: str) -> None:
 )
 def test_a_stop_is_told_with_who_and_why(intent: Intent, words: str) -> None:
     assert stopped_by(intent) == words
+
+
+@pytest.mark.parametrize(
+    ("utc", "said"),
+    [(-5.0, "1970-01-01T00:00:00.000Z"), (1e15, "9999-12-31T23:59:59.000Z"), (1e300, "9999-12-31T23:59:59.000Z")],
+    ids=["before all clocks", "15 digits", "as large as a number can be"],
+)
+def test_an_instant_that_no_calendar_has_is_said_all_the_same(utc: float, said: str) -> None:
+    assert iso_utc(utc) == said

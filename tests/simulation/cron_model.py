@@ -25,6 +25,7 @@ from tests.simulation.stored import NO_TICKS, Entries, Held, Key, Ticks
 
 LONGEST_ENTRY = 65_536
 MOST_SUCCESSES = 100
+A_DAY_MS = 86_400_000
 
 
 class CronModel:
@@ -77,6 +78,10 @@ class CronModel:
         """These ticks were counted already."""
         return until_ms <= last_ms
 
+    def is_of_another_day(self, last_ms: int, now_ms: int) -> bool:
+        """The newest settled tick lies so far ahead that people wrote it, or a clock that was wrong."""
+        return last_ms > now_ms + A_DAY_MS
+
     def outranks(self, standing: int, token: int) -> bool:
         """What stands was written under a newer token."""
         return standing > token
@@ -88,8 +93,8 @@ class CronModel:
     # The scripts
 
     def _acquired_ticks(self, ask: AcquireLease, now: int) -> Ticks:
-        ticks = self._ticks(ask.key)
-        if ticks.schedule != ask.schedule:
+        ticks = self._ticks(ask.key, now)
+        if ticks.schedule != ask.schedule or not ticks.last_ms:
             claimed = ticks.schedule is None and ticks.last_ms  # since the memory was lost: go on from there
             last_ms = claimed or max(ticks.last_ms, min(now, ask.tick_floor_ms))
             ticks = ticks._replace(last_ms=last_ms, schedule=ask.schedule, since_ms=last_ms, ran=0, skipped=0, missed=0)
@@ -97,7 +102,7 @@ class CronModel:
         return ticks
 
     def _claim(self, ask: ClaimTick, now: int) -> StoreAnswer:
-        ticks = self._ticks(ask.key)
+        ticks = self._ticks(ask.key, now)
         reason = self._why_not_claimed(ask, ticks, now)
         if reason:
             last_ms = ticks.last_ms if reason == "duplicate" else 0
@@ -132,7 +137,7 @@ class CronModel:
         token = ask.value.token
         if not self.is_ours(self._standing(ask.key, now), ask.value):
             return TickRefused(ask.job, token, ask.until_ms, "lost", 0, ask.asked_at)
-        ticks = self._ticks(ask.key)
+        ticks = self._ticks(ask.key, now)
         told = ask.what == "doubt" and not ask.order_ms
         if ask.order_ms:
             told = not self.was_obeyed(ask.order_ms, ticks.obeyed_ms)
@@ -200,9 +205,13 @@ class CronModel:
 
     # Reading the dict
 
-    def _ticks(self, key: str) -> Ticks:
+    def _ticks(self, key: str, now: int | None = None) -> Ticks:
         ticks: Ticks = self.data.get(("tick", key), NO_TICKS)
-        return ticks
+        if now is None:
+            return ticks
+        if self.is_of_another_day(ticks.last_ms, now):
+            ticks = ticks._replace(last_ms=0)
+        return ticks._replace(obeyed_ms=0) if self.is_of_another_day(ticks.obeyed_ms, now) else ticks
 
     def _history(self, key: str) -> Entries:
         history: Entries = self.data.get(("history", key), ())

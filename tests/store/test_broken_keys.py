@@ -204,6 +204,26 @@ async def test_broken_ticks_never_fire_for_the_past(server: Server, node: Node) 
     assert answer.last_tick_ms == answer.server_ms
 
 
+@pytest.mark.parametrize("ahead_ms", [86_500_000, 900_000_000_000_000 - 1_800_000_000_000], ids=["a day", "15 digits"])
+async def test_instants_of_a_future_that_nobody_can_have_seen_silence_no_job(
+    server: Server, node: Node, ahead_ms: int
+) -> None:
+    value = await node.hold(schedule="every 60s")
+    far = str(server.server_ms() + ahead_ms)
+    server.client.hset(stored("tick"), mapping={"last": far, "obeyed": far})
+
+    assert isinstance(await node.claim(value, server.server_ms() + 200), TickClaimed)
+    server.client.hset(stored("tick"), mapping={"last": far, "obeyed": far})
+    assert isinstance(await node.settle(value, server.server_ms() + 300), TicksSettled)
+    assert isinstance(await node.claim(value, 77, run="m1", order_ms=server.server_ms()), TickClaimed)
+    server.client.hset(stored("tick"), mapping={"last": far, "obeyed": far, "failed": far})
+
+    answer = await node.acquire(schedule="every 60s")
+    assert isinstance(answer, LeaseGranted)
+    assert answer.last_tick_ms == answer.server_ms
+    assert (answer.failed_ms, answer.obeyed_ms) == (0, 0)
+
+
 async def test_intents_of_another_type_do_not_silence_the_members(server: Server, node: Node) -> None:
     server.client.set("orchestrator:{shop:m}:intents-version", "5")
     server.client.set("orchestrator:{shop:m}:intents", "nonsense")

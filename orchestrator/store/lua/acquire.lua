@@ -30,7 +30,7 @@ local function refuse(what, detail, wait) return {what, detail, wait, digits(now
 -- What ran, was skipped or missed is counted from there.
 local function last_tick()
   if ARGV[12] == '' then return '0' end
-  local last = whole((hget(KEYS[5], 'last')))
+  local last = past_ms((hget(KEYS[5], 'last')), now)
   local schedule = last and redis.pcall('HGET', KEYS[5], 'schedule')
   local known = last and schedule == ARGV[12]
   if known and whole((hget(KEYS[5], 'since'))) then return digits(last) end
@@ -49,7 +49,7 @@ end
 local function grant(what, token)
   local out = {what, digits(token), 0, digits(now), last_tick(), last_run()}
   for i, field in ipairs({'failures', 'failed', 'obeyed'}) do
-    out[6 + i] = digits(ARGV[12] ~= '' and whole((hget(KEYS[5], field))) or 0)
+    out[6 + i] = digits(ARGV[12] ~= '' and past_ms((hget(KEYS[5], field)), now) or 0)
   end
   if ARGV[12] ~= '' then append_open_runs(out, KEYS[5]) end
   return out

@@ -34,7 +34,7 @@ local function claim(lease, numbers, value, run, mark, instead)
     heal(ticks, 'hash')
     known = {}
   end
-  local last = whole(known[1]) or 0
+  local last = past_ms(known[1], now) or 0
   if known[2] == mark then return 'claimed', last end
   if instead ~= '' then
     if was_attempted(stem, run, known[5], known[6]) then return 'duplicate', last end
@@ -45,7 +45,7 @@ local function claim(lease, numbers, value, run, mark, instead)
     redis.call('HSET', ticks, 'last', tick, 'ran', digits((whole(known[4]) or 0) + 1), 'run:' .. run, mark)
     last = tonumber(tick)
   else
-    if tonumber(order) <= (whole(known[3]) or 0) then return 'duplicate', last end
+    if tonumber(order) <= (past_ms(known[3], now) or 0) then return 'duplicate', last end
     redis.call('HSET', ticks, 'obeyed', order, 'run:' .. run, mark)
   end
   return 'claimed', last

@@ -27,6 +27,14 @@ local function whole(said)
   return nil
 end
 
+-- An instant that was: the newest settled tick, the newest obeyed order. One that lies more than a day ahead was written
+-- by people, or under a clock that was wrong: it counts as absent, so that it cannot silence a job.
+local function past_ms(said, now)
+  local ms = whole(said)
+  if ms and ms > now + 86400000 then return nil end
+  return ms
+end
+
 -- "token|node|incarnation" -> token, "node|incarnation"; nil if it is no lease value
 local function lease_parts(said)
   local token, owner = string.match(said or '', '^(%d+)|(.+|[^|]+)$')

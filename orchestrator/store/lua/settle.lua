@@ -19,11 +19,11 @@ local function settle(lease, numbers, value, what, entry, record)
   if redis.pcall('GET', lease) ~= value then return 'lost', 0 end
   local stem = string.sub(lease, 1, -#'lease' - 1)
   local ticks = stem .. 'tick'
-  local last = whole((hget(ticks, 'last'))) or 0
+  local last = past_ms((hget(ticks, 'last')), now) or 0
   local told = what == 'doubt' and order == 0
   heal(ticks, 'hash')
   if order > 0 then
-    told = order > (whole((hget(ticks, 'obeyed'))) or 0)
+    told = order > (past_ms((hget(ticks, 'obeyed')), now) or 0)
     if told then redis.call('HSET', ticks, 'obeyed', digits(order)) end
   elseif till > last then
     if till > now + tonumber(ahead) then return 'ahead', 0 end

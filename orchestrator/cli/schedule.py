@@ -17,6 +17,8 @@ from orchestrator.errors import ConfigError, UsageError
 from orchestrator.view import phrases
 
 MOST_TICKS = 10_000
+FIRST_UTC, LAST_UTC = -2_208_988_800.0, 32_503_680_000.0
+"""The years 1900 to 2999: of what lies further off no zone knows anything, and calendars end."""
 _WHOLE_SECOND = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -85,6 +87,8 @@ def _instant(text: str) -> float:
     utc = phrases.utc_of(text)
     if utc is None:
         raise UsageError(f"--from: `{text}` is no instant; write it as 2026-12-24T18:00:00Z")
+    if not FIRST_UTC <= utc < LAST_UTC:
+        raise UsageError(f"--from: `{text}` is out of range; write a year from 1900 to 2999")
     return utc
 
 

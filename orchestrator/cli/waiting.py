@@ -19,7 +19,7 @@ from orchestrator.cli.picture import DISABLED
 from orchestrator.core.ends import describe_end
 from orchestrator.core.nouns import Intent
 from orchestrator.core.snapshot import NOBODY_ALIVE, JobView, State, stopped_by
-from orchestrator.core.spec import Kind
+from orchestrator.core.spec import Kind, Scope
 from orchestrator.view.phrases import clean
 
 
@@ -54,6 +54,9 @@ PAUSED_BY = "paused by "
 """How the holder begins the reason of a job that is paused while a run of it goes on."""
 
 _UP = (State.RUNNING, State.WAITING)
+
+
+EVERY_NODE = "every node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +174,7 @@ def _stopped(before: JobView, row: JobView) -> Outcome | None:
 
 
 def _started(before: JobView, row: JobView) -> Outcome | None:
-    if row.holder is None:
+    if not _is_held(row):
         return None
     ended = _ended_since(before, row)
     if ended and row.state in (State.FAILED, State.BACKOFF):
@@ -180,7 +183,7 @@ def _started(before: JobView, row: JobView) -> Outcome | None:
         how = f"started on {row.holder}: {describe_end(row.last)}"
         return Outcome(good=False, word="failed", name=row.name, how=how)
     if row.state in _UP:
-        return Outcome(good=True, word="started", name=row.name, how=f"on {row.holder}")
+        return Outcome(good=True, word="started", name=row.name, how=f"on {row.holder or EVERY_NODE}")
     if ended and row.state == State.STOPPED:
         return Outcome(good=True, word="started", name=row.name, how=f"on {row.holder}: {row.why}")
     return None
@@ -189,16 +192,22 @@ def _started(before: JobView, row: JobView) -> Outcome | None:
 def _paused(row: JobView) -> Outcome | None:
     if not _is_paused(row):
         return None
-    how = f"on {row.holder}" if row.holder else "no node holds it"
+    how = f"on {row.holder}" if row.holder else f"on {EVERY_NODE}" if row.scope == Scope.NODE else "no node holds it"
     if row.state != State.PAUSED:
         how += "; its run goes on"
     return Outcome(good=True, word="paused", name=row.name, how=how)
 
 
 def _resumed(row: JobView) -> Outcome | None:
-    if row.holder is None or _is_paused(row):
+    if not _is_held(row) or _is_paused(row):
         return None
-    return Outcome(good=True, word="resumed", name=row.name, how=f"{row.state} on {row.holder}")
+    return Outcome(good=True, word="resumed", name=row.name, how=f"{row.state} on {row.holder or EVERY_NODE}")
+
+
+def _is_held(row: JobView) -> bool:
+    """Return whether a node has it; of a job of every node the row shows the one that most wants looking after."""
+    nobody = (State.STOPPED, State.PAUSED, State.UNHELD)
+    return row.holder is not None or (row.scope == Scope.NODE and row.state not in nobody)
 
 
 def _is_paused(row: JobView) -> bool:

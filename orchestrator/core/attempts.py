@@ -145,7 +145,9 @@ def rerun(spec: JobSpec, opened: OpenRun, now: Moment, *, certain: bool) -> Open
     wanted = certain or spec.on_lost is OnLost.RERUN
     if not wanted or opened.reruns >= MOST_RERUNS:
         return None
-    return _due_again(opened, round(1000 * now.utc), rerun=True)
+    # What kept a command from starting (a lease about to end, a launcher that died) is not over at once.
+    wait_s = spec.lease.heartbeat_s if certain else 0.0
+    return _due_again(opened, round(1000 * (now.utc + wait_s)), rerun=True)
 
 
 def _due_again(opened: OpenRun, retry_ms: int, *, rerun: bool) -> OpenRun:

@@ -38,7 +38,7 @@ from orchestrator.core.open_runs import mark_of, parse_mark
 from orchestrator.core.overlap import in_the_way
 from orchestrator.core.records import lost_record
 from orchestrator.core.requests import ForgetTrigger, LookAtSuccesses
-from orchestrator.core.run import Reason, Run, never_started
+from orchestrator.core.run import REPLACED, Reason, Run, never_started
 from orchestrator.core.snapshot import iso_utc, ordered_by
 from orchestrator.core.spec import JobSpec, Misfire, Overlap, Scope
 from orchestrator.core.steps import Step, request_of, told
@@ -119,7 +119,7 @@ class Cron:
         step, self.step = self.step, None
         if self.spec.scope is Scope.NODE:
             for run in self.retries:
-                yield self._say("retry.dropped", run=run)
+                yield self._say("retry.dropped", run=run, why=why)
         self.retries.clear()
         self._here.capacity.leave(self.spec.name)
         self._count()
@@ -199,7 +199,7 @@ class Cron:
         self._count()
         left = follower(self.spec, run, ended, record, by, now)
         failures = None
-        if run.tick_ms is not None and never_started(run, ended):
+        if run.tick_ms is not None and outcome == "lost" and never_started(run, ended):
             yield self._say("tick.lost", tick=iso_utc(run.tick_ms / 1000), why=describe_end(record))
         if left is not None:
             if value is not None:
@@ -243,7 +243,7 @@ class Cron:
         if self.step is None:
             self.waits, self._no_room = "", False
             yield from self._choose(now, intent)
-            if not self._no_room:
+            if not self._no_room and self.step is None:  # what passes meanwhile costs it no place in the queue
                 self._here.capacity.leave(self.spec.name)
         self._count()
         if self.step is None or not self.step.is_unanswered:
@@ -326,7 +326,7 @@ class Cron:
             self.step = Step(refused=trigger, why=blocker)
         else:
             self.waits = blocker
-            yield from self._make_room(f"replaced by {ordered_run(trigger)}", now)
+            yield from self._make_room(f"{REPLACED} {ordered_run(trigger)}", now)
 
     def _choose_tick(self, now: Moment) -> Iterator[Action]:
         blocker, overlap = in_the_way(self.spec, self._runs, self.retries), self.spec.overlap
@@ -344,7 +344,7 @@ class Cron:
             self.waits = blocker  # each of them runs, and to its end
         elif overlap is Overlap.REPLACE:
             self.waits = blocker
-            yield from self._make_room(f"replaced by the tick {iso_utc(due.utc)}", now)
+            yield from self._make_room(f"{REPLACED} the tick {iso_utc(due.utc)}", now)
         else:
             self.step = Step(passed=self.ticks.one(due, Fate.SKIPPED, blocker))
 
@@ -363,7 +363,7 @@ class Cron:
         for run in self._runs.values():
             yield from run.stop(self.spec.stop.timeout_s, why)
         for left in list(self.retries.values()):
-            yield from self._give_up(left, now)
+            yield from self._give_up(left, now, why)
         if not self._runs:
             self.waits = ""  # what was to be tried again is gone: the next turn claims
 
@@ -381,13 +381,13 @@ class Cron:
     def _drop_retries_before(self, intent: Intent, now: Moment) -> Iterator[Action]:
         if intent.off_ms and not intent.catch_up:
             for left in [left for left in self.retries.values() if left.retry_ms < intent.at_ms]:
-                yield from self._give_up(left, now)
+                yield from self._give_up(left, now, "it was stopped or paused meanwhile")
 
-    def _give_up(self, left: OpenRun, now: Moment) -> Iterator[Action]:
+    def _give_up(self, left: OpenRun, now: Moment, why: str) -> Iterator[Action]:
         """Try it no more: it is open no longer, and what was told of it stays."""
         del self.retries[left.run]
         failures = self.failures.count if left.rerun else self.failures.on_result(now, ok=False)
-        yield self._say("retry.dropped", run=left.run)
+        yield self._say("retry.dropped", run=left.run, why=why)
         yield self._bulletin.record(left.token, left.run, lost_record(left, now), now, witness=False, failures=failures)
 
     def _close_lost(self, left: OpenRun, now: Moment, *, in_doubt: bool) -> Iterator[Action]:

@@ -367,7 +367,7 @@ class Job:
 
     def begin_here(self, now: Moment, *, like: "Job | None" = None) -> None:
         """Answer for ticks from now on: a job that is new here or edited never fires for the past."""
-        self.lease.others_until = max(self.lease.others_until, now.boot)
+        self.lease.begun_at = max(self.lease.begun_at, now.boot)
         if like is not None and like.last is not None and self.spec.kind is Kind.SERVICE:
             self.last = like.last  # under another lease key there is no record of it
             self.restarts.remember(self.spec, like.last, self.intent.at_ms if self.intent is not None else 0)

@@ -64,6 +64,7 @@ class Lease:
         ask_at: When to ask next, NEVER while there is nothing to ask for.
         ran: The highest token this incarnation ran or released.
         others_until: Until when another node may have held it, by our own clock.
+        begun_at: Since when this node has the job as it is: it is new here, or was edited.
         rank: 0 for the preferred node; each rank asks a little later.
         floor: The highest token ever seen for this job.
         memory: The foreign lease seen last.
@@ -71,8 +72,8 @@ class Lease:
     """
 
     __slots__ = (
-        "_node", "_spec", "ask_at", "floor", "incarnation", "longest_ttl_s", "memory", "not_after_ms", "others_until",
-        "phase", "ran", "rank", "refusal", "renewed_at", "timing", "value",
+        "_node", "_spec", "ask_at", "begun_at", "floor", "incarnation", "longest_ttl_s", "memory", "not_after_ms",
+        "others_until", "phase", "ran", "rank", "refusal", "renewed_at", "timing", "value",
     )  # fmt: skip
 
     def __init__(self, spec: JobSpec, *, node: NodeName, incarnation: str, floor: Token) -> None:
@@ -80,7 +81,7 @@ class Lease:
         self._spec = spec
         self._node = node
         self.ran = Token(0)
-        self.others_until = 0.0
+        self.others_until = self.begun_at = 0.0
         self.incarnation = incarnation
         self.timing = spec.lease
         self.longest_ttl_s = spec.lease.ttl_s
@@ -143,6 +144,8 @@ class Lease:
         now_boot = now.boot
         self.phase = Phase.ASKING
         self.ask_at = NEVER
+        with_its_memory = server.ended_with_its_memory(self.others_until, self.longest_ttl_s)
+        others_until = 0.0 if with_its_memory else self.others_until
         return AcquireLease(
             job=self.job,
             key=self._spec.key,
@@ -158,7 +161,7 @@ class Lease:
             tolerance_ms=server.tolerance_ms(now_boot),
             quarantined=server.quarantined(now_boot),
             schedule=self._spec.schedule.identity if self._spec.schedule else "",
-            tick_floor_ms=server.known_since_ms(now, at_least=self.others_until),
+            tick_floor_ms=server.known_since_ms(now, at_least=max(self.begun_at, others_until)),
             asked_at=now_boot,
         )
 
@@ -269,6 +272,7 @@ class Lease:
         """Know what an earlier lease of this job on this node knew under the same key (rules 3 and 4)."""
         self.ran = max(self.ran, old.ran)
         self.others_until = max(self.others_until, old.others_until)
+        self.begun_at = max(self.begun_at, old.begun_at)
         self.floor = max(self.floor, old.floor)
         self.longest_ttl_s = max(self.longest_ttl_s, old.longest_ttl_s)
         self.memory = old.memory

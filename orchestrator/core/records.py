@@ -28,6 +28,10 @@ _EMPTY: Mapping[str, object] = {
 }
 
 
+_UNTOLD = {"unproven": "its leash died", "deadline": "its lease was not renewed in time"}
+"""Why a run ended that nobody ordered to."""
+
+
 def record_of(
     spec: JobSpec, run: Run, ended: RunEnded, node: NodeName, now: Moment, *, order_ms: int
 ) -> dict[str, object]:
@@ -46,7 +50,7 @@ def record_of(
         "outcome": outcome(spec, run, ended),
         "exit_code": ended.exit_code,
         "signal": ended.signal or None,
-        "error": ended.error or run.stop_why or ("its leash died" if ended.cause == "unproven" else ""),
+        "error": ended.error or run.stop_why or _UNTOLD.get(ended.cause, ""),
         "why": run.note,
         "by_itself": ended_by_itself(run, ended),
         "output": _last_of(ended.tail),

@@ -149,6 +149,8 @@ def outcome(spec: JobSpec, run: Run, ended: RunEnded) -> str:
         return "failed"
     if ended.cause in ("deadline", "unproven") or run.stop_why == LEASE_LOST:
         return "lost"
+    if run.stop_why.startswith(REPLACED):
+        return "stopped"
     return "lost" if run.tick_ms is not None and never_started(run, ended) else "stopped"
 
 
@@ -165,3 +167,5 @@ def ended_by_itself(run: Run, ended: RunEnded) -> bool:
 TIMED_OUT = "its time limit is over"
 
 LEASE_LOST = "its lease is lost"
+
+REPLACED = "replaced by"

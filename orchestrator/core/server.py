@@ -23,7 +23,7 @@ Rules of this file:
    as well, and the later of the two readings counts (found by the simulation: a server's clock set back).
 6. A node answers for the ticks since its first contact, after a loss for those since the loss, and never for
    those of a time in which another held the lease: what was due while it waited for a lease that nobody held
-   runs late, and is not the past of a new job.
+   runs late, and is not the past of a new job. A lease that went with the lost memory was held by nobody since.
 """
 
 from orchestrator.core.answers import ServerMet
@@ -112,6 +112,18 @@ class Server:
             at_least: The boot instant until which another node may have answered for them.
         """
         return _utc_ms(min(max(self._known_since, at_least), now.boot), now)
+
+    def ended_with_its_memory(self, held_until: float, ttl_s: float) -> bool:
+        """Say whether a lease that another node held stood in the memory that was lost, and was never seen in this one.
+
+        Then nobody has answered for the ticks since the loss: had its holder put it back, a look would have seen a
+        whole ttl.
+
+        Args:
+            held_until: Until when the other node may have held it, on the boot clock.
+            ttl_s: Of the lease.
+        """
+        return held_until <= self._doubt_at + ttl_s * (1 + self._rate_error) + SLEW_SLACK_S
 
     def on_met(self, met: ServerMet, now_boot: float, longest_ttl_s: float, *, vouched: bool) -> str:
         """Compare the server that answered with the one we knew.

@@ -39,7 +39,7 @@ SENTENCES: Mapping[str, str] = {
     "run.lost": "{run} is lost: node {node} told no end of it",
     "run.retries": "{run} failed: attempt {attempt} follows at {at}",
     "run.reruns": "{run} is lost: attempt {attempt} follows at {at}",
-    "retry.dropped": "{run} is not tried again",
+    "retry.dropped": "{run} is not tried again: {why}",
     "run.unproven": "nobody knows yet whether its run ended: {why}",
     "run.stuck": "cannot be killed: {why}",
     "health.failed": "is not well: {why}",

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from rich.text import Text
 
 from orchestrator.core.ends import describe_end
-from orchestrator.core.snapshot import JobView, State, iso_utc
+from orchestrator.core.snapshot import LAST_UTC, JobView, State, iso_utc
 
 NOTHING = "-"
 """An empty cell; never blank, so that every line of a plain table has every column."""
@@ -80,7 +80,7 @@ def utc_of(instant: object) -> float | None:
 def iso_of(ms: int) -> str | None:
     """Return milliseconds since 1970 as ISO 8601 text; None for 0, and for what no calendar has."""
     try:
-        return iso_utc(ms / 1000) if ms > 0 else None
+        return iso_utc(ms / 1000) if 0 < ms / 1000 <= LAST_UTC else None
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -1,25 +1,32 @@
 """What a pause, a file that disables, and late ticks that all run leave alone and take away."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from orchestrator.core.answers import TicksSettled
 from orchestrator.core.messages import StartRun, StopRun
+from orchestrator.core.nouns import JobName
 from orchestrator.core.reload import Effect, Revision
-from orchestrator.core.requests import ClaimTick, SettleTicks
-from orchestrator.core.spec import Misfire, Overlap
+from orchestrator.core.requests import ClaimTick, RecordRun, SettleTicks
+from orchestrator.core.spec import Misfire, OnLost, Overlap
 from tests.core.house import (
+    JOB,
     RETRIED,
+    TOKEN,
     at,
     claimed,
     ended,
     failed,
     intent,
     minutely,
+    never_started,
     of,
     only,
     ordered,
     server_ms,
+    started,
     trigger,
     turn,
     waiting,
@@ -72,3 +79,34 @@ def test_an_order_from_the_far_future_settles_nothing_that_was_not_due_yet() -> 
     settle = only(SettleTicks, turn(machine, boot=130.0))
 
     assert (settle.count, settle.until_ms) == (2, server_ms(120.0))
+
+
+# What the attacks found
+
+
+def test_a_run_that_is_replaced_before_its_command_starts_is_stopped_and_not_run_again() -> None:
+    machine = waiting(minutely(overlap=Overlap.REPLACE, on_lost=OnLost.RERUN))
+    run = started(machine, 60.0).run
+    stop = only(StopRun, turn(machine, boot=120.0))
+
+    actions = turn(machine, never_started(run), boot=120.1)
+
+    record = json.loads(only(RecordRun, actions).record)
+    assert (record["outcome"], record["error"]) == ("stopped", stop.why)
+    assert only(RecordRun, actions).mark == ""
+    assert only(ClaimTick, actions).tick_ms == server_ms(120.0)
+
+
+def test_a_job_that_waits_for_room_keeps_its_place_when_a_newer_tick_takes_that_of_the_one_it_waits_with() -> None:
+    machine = waiting()
+    capacity = machine.here.capacity
+    capacity.limit = 1
+    capacity.hold(JobName("other"), 1)
+    turn(machine, boot=60.0)
+    assert not capacity.admits(JobName("third"))
+
+    settle = only(SettleTicks, turn(machine, boot=120.0))
+    turn(machine, TicksSettled(JOB, TOKEN, settle.until_ms, settle.until_ms, 120.0), boot=120.1)
+    capacity.hold(JobName("other"), 0)
+
+    assert capacity.turn() == [JOB]

@@ -2,14 +2,31 @@
 
 from dataclasses import replace
 
-from orchestrator.core.answers import LeaseLost, RunRecorded, TickClaimed
+from orchestrator.core.answers import LeaseLost, RunRecorded, TickClaimed, TicksSettled
 from orchestrator.core.attempts import again
 from orchestrator.core.job import Job
 from orchestrator.core.messages import StartRun
 from orchestrator.core.nouns import NodeName, OpenRun, RunId
-from orchestrator.core.requests import ClaimTick, RecordRun
-from orchestrator.core.spec import OnLost, RetrySpec
-from tests.core.house import ABSENT, JOB, NEWER, TOKEN, at, cron, ended, granted, held_job, only, server_ms, turn
+from orchestrator.core.requests import AcquireLease, ClaimTick, RecordRun, SettleTicks
+from orchestrator.core.spec import Misfire, OnLost, RetrySpec, ScheduleSpec
+from tests.core.house import (
+    ABSENT,
+    JOB,
+    NEWER,
+    TOKEN,
+    at,
+    cron,
+    ended,
+    granted,
+    held_job,
+    job,
+    met,
+    of,
+    only,
+    seen,
+    server_ms,
+    turn,
+)
 
 FIRST = RunId("beat@2027-01-15T08:01:00.000Z")
 
@@ -77,3 +94,37 @@ def test_a_run_that_ended_without_a_lease_leaves_its_room() -> None:
     turn(job, ended(run, cause="killed"), boot=63.0)
 
     assert job.here.capacity.admits(JOB)
+
+
+# Redis lost its memory and the holder died with it
+
+
+def forgotten() -> Job:
+    """Return a standby that saw node b hold the lease at 9, before Redis lost its memory at 11.5."""
+    machine = job(cron(schedule=ScheduleSpec(every_s=1.0), misfire=Misfire.ALL))
+    machine.server.on_met(met(9.0), 9.0, 15.0, vouched=True)
+    turn(machine, seen(left_ms=14_000, asked_at=9.0), boot=9.0)
+    machine.server.on_met(replace(met(12.0), epoch=f"{server_ms(11.5)}|r2|run1"), 12.0, 15.0, vouched=False)
+    return machine
+
+
+def test_what_was_due_after_a_loss_of_data_in_which_the_holder_died_runs_late_and_what_is_in_doubt_is_told() -> None:
+    machine = forgotten()
+
+    (ask,) = of(AcquireLease, turn(machine, ABSENT, boot=28.0))
+    assert ask.tick_floor_ms == server_ms(11.5)
+    grant = replace(granted(28.0, NEWER), last_tick_ms=server_ms(11.5))
+    doubt = only(SettleTicks, turn(machine, grant, boot=28.1))
+    assert (doubt.what, doubt.count) == ("doubt", 2)  # 10 and 11: they may have run in the lost memory
+    settled = TicksSettled(JOB, NEWER, doubt.until_ms, server_ms(11.5), 28.1)
+
+    assert only(ClaimTick, turn(machine, settled, boot=28.2)).tick_ms == server_ms(12.0)
+
+
+def test_a_holder_that_was_seen_after_the_loss_has_answered_for_what_was_due() -> None:
+    machine = forgotten()
+    turn(machine, seen(left_ms=14_000, asked_at=12.0), boot=12.0)
+
+    (ask,) = of(AcquireLease, turn(machine, ABSENT, boot=28.0))
+
+    assert ask.tick_floor_ms > server_ms(26.0)

@@ -94,6 +94,8 @@ class CronModel:
 
     def _acquired_ticks(self, ask: AcquireLease, now: int) -> Ticks:
         ticks = self._ticks(ask.key, now)
+        if ticks.schedule is None and ticks.last_ms and ticks.since_ms:
+            self.data["tick", ask.key] = ticks = ticks._replace(schedule=ask.schedule)
         if ticks.schedule != ask.schedule or not ticks.last_ms:
             claimed = ticks.schedule is None and ticks.last_ms  # since the memory was lost: go on from there
             last_ms = claimed or max(ticks.last_ms, min(now, ask.tick_floor_ms))
@@ -113,6 +115,7 @@ class CronModel:
             elif ask.order_ms:
                 ticks = ticks._replace(obeyed_ms=ask.order_ms)
             else:
+                ticks = ticks if ticks.since_ms else ticks.counted_from(ask.tick_ms - 1)
                 ticks = ticks._replace(last_ms=ask.tick_ms, ran=ticks.ran + 1)
             self.data["tick", ask.key] = ticks.with_open(ask.run, ask.mark)
         return TickClaimed(ask.job, ask.value.token, ask.tick_ms, ask.run, ask.asked_at)
@@ -146,7 +149,8 @@ class CronModel:
             if self.is_ahead(ask.until_ms, now, ask.ahead_ms):
                 return TickRefused(ask.job, token, ask.until_ms, "ahead", 0, ask.asked_at)
             counter = "missed" if ask.what == "doubt" else ask.what
-            ticks = ticks._replace(last_ms=ask.until_ms).counted(counter, ask.count)
+            ticks = ticks.counted(counter, ask.count) if ticks.since_ms else ticks.counted_from(ask.until_ms)
+            ticks = ticks._replace(last_ms=ask.until_ms)
             told = True
         if told:
             self.data["tick", ask.key] = ticks
@@ -187,6 +191,7 @@ class CronModel:
 
     def _succeed(self, ask: RecordRun, now: int) -> None:
         known: tuple[tuple[str, int], ...] = self.data.get(("successes", ask.key), ())
+        known = tuple((run, ms) for run, ms in known if ms < now + 1000)
         if ask.run not in dict(known):
             at_ms = max(now, known[-1][1] + 1) if known else now
             self.data["successes", ask.key] = (*known, (str(ask.run), at_ms))[-MOST_SUCCESSES:]

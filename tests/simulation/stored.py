@@ -56,6 +56,10 @@ class Ticks(NamedTuple):
         """Return it where this run is open no more."""
         return self._replace(open=MappingProxyType({name: mark for name, mark in self.open.items() if name != run}))
 
+    def counted_from(self, since_ms: int) -> "Ticks":
+        """Return it where all that was counted is forgotten."""
+        return self._replace(since_ms=since_ms, ran=0, skipped=0, missed=0)
+
     def counted(self, what: str, count: int) -> "Ticks":
         """Return it with so many more ticks skipped or missed."""
         return self._replace(**{what: getattr(self, what) + count})

@@ -310,3 +310,29 @@ async def test_a_past_of_another_type_counts_as_none(server: Server, reader: Sto
     server.client.rpush(stored(part), "x")
 
     assert await reader.past(JOB) == Past()
+
+
+async def test_after_a_loss_of_data_a_living_holder_s_ticks_are_counted_from_its_next_one(
+    server: Server, node: Node
+) -> None:
+    value = await node.hold(schedule="every 60s")
+    server.client.delete(stored("tick"))
+    now = server.server_ms()
+
+    await node.claim(value, now, "r1")
+    await node.settle(value, now + 500, count=3, what="skipped")
+    answer = await node.acquire(schedule="every 60s")
+
+    assert isinstance(answer, LeaseGranted)
+    counts = server.client.hmget(stored("tick"), "since", "ran", "skipped", "missed", "last")
+    assert counts == [str(now - 1), "1", "3", "0", str(now + 500)]
+
+
+async def test_what_is_settled_first_after_a_loss_of_data_begins_the_counts(server: Server, node: Node) -> None:
+    value = await node.hold(schedule="every 60s")
+    server.client.delete(stored("tick"))
+    now = server.server_ms()
+
+    await node.settle(value, now, count=3)
+
+    assert server.client.hmget(stored("tick"), "since", "ran", "skipped", "missed") == [str(now), "0", "0", "0"]

@@ -33,11 +33,16 @@ local function last_tick()
   local last = past_ms((hget(KEYS[5], 'last')), now)
   local schedule = last and redis.pcall('HGET', KEYS[5], 'schedule')
   local known = last and schedule == ARGV[12]
-  if known and whole((hget(KEYS[5], 'since'))) then return digits(last) end
+  local counted = whole((hget(KEYS[5], 'since')))
+  if known and counted then return digits(last) end
+  if last and not schedule and counted then
+    redis.call('HSET', KEYS[5], 'schedule', ARGV[12])
+    return digits(last)
+  end
   if not last or schedule and not known then last = math.max(last or 0, math.min(now, tonumber(ARGV[13]))) end
   heal(KEYS[5], 'hash')
-  redis.call('HSET', KEYS[5], 'schedule', ARGV[12], 'last', digits(last), 'since', digits(last), 'ran', '0',
-    'skipped', '0', 'missed', '0')
+  redis.call('HSET', KEYS[5], 'schedule', ARGV[12], 'last', digits(last))
+  begin_counts(KEYS[5], last)
   return digits(last)
 end
 

@@ -29,7 +29,8 @@ local function claim(lease, numbers, value, run, mark, instead)
   if scheduled and tonumber(tick) > now + tonumber(ahead) then return 'ahead', 0 end
 
   -- One look and one write: a thousand claims of one second wait for each other.
-  local known = redis.pcall('HMGET', ticks, 'last', 'run:' .. run, 'obeyed', 'ran', 'schedule', 'run:' .. instead)
+  local known = redis.pcall('HMGET', ticks, 'last', 'run:' .. run, 'obeyed', 'ran', 'schedule', 'run:' .. instead,
+    'since')
   if known.err then
     heal(ticks, 'hash')
     known = {}
@@ -42,7 +43,9 @@ local function claim(lease, numbers, value, run, mark, instead)
     redis.call('HSET', ticks, 'run:' .. run, mark)
   elseif scheduled then
     if tonumber(tick) <= last then return 'duplicate', last end
-    redis.call('HSET', ticks, 'last', tick, 'ran', digits((whole(known[4]) or 0) + 1), 'run:' .. run, mark)
+    if not whole(known[7]) then begin_counts(ticks, tonumber(tick) - 1) end
+    local ran = whole(known[7]) and whole(known[4]) or 0
+    redis.call('HSET', ticks, 'last', tick, 'ran', digits(ran + 1), 'run:' .. run, mark)
     last = tonumber(tick)
   else
     if tonumber(order) <= (past_ms(known[3], now) or 0) then return 'duplicate', last end

@@ -35,6 +35,11 @@ local function past_ms(said, now)
   return ms
 end
 
+-- What ran, was skipped or missed is counted from here: all of it is forgotten, or begins.
+local function begin_counts(ticks, since)
+  redis.call('HSET', ticks, 'since', digits(since), 'ran', '0', 'skipped', '0', 'missed', '0')
+end
+
 -- "token|node|incarnation" -> token, "node|incarnation"; nil if it is no lease value
 local function lease_parts(said)
   local token, owner = string.match(said or '', '^(%d+)|(.+|[^|]+)$')

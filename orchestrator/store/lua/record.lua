@@ -38,7 +38,8 @@ local MOST_SUCCESSES = 100
 -- instants that strictly grow, whatever the clock does: whoever waits for them asks for what is newer
 local function succeed(successes, run)
   heal(successes, 'zset')
-  redis.call('ZREMRANGEBYSCORE', successes, '(' .. digits(LAST_TOKEN), '+inf') -- written by people
+  -- written by people, or under a clock that was wrong: what follows would wait until that time has come
+  redis.call('ZREMRANGEBYSCORE', successes, digits(now + 1000), '+inf')
   local newest = whole(redis.call('ZREVRANGE', successes, 0, 0, 'WITHSCORES')[2]) or 0
   redis.call('ZADD', successes, 'NX', digits(math.max(now, newest + 1)), run)
   redis.call('ZREMRANGEBYRANK', successes, 0, -MOST_SUCCESSES - 1)

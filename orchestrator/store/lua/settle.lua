@@ -28,8 +28,12 @@ local function settle(lease, numbers, value, what, entry, record)
   elseif till > last then
     if till > now + tonumber(ahead) then return 'ahead', 0 end
     local counter = what == 'doubt' and 'missed' or what
-    local counted = (whole((hget(ticks, counter))) or 0) + tonumber(count)
-    redis.call('HSET', ticks, 'last', digits(till), counter, digits(counted))
+    if whole((hget(ticks, 'since'))) then
+      redis.call('HSET', ticks, counter, digits((whole((hget(ticks, counter))) or 0) + tonumber(count)))
+    else
+      begin_counts(ticks, till)
+    end
+    redis.call('HSET', ticks, 'last', digits(till))
     last, told = till, true
   end
   if told then write_entry(stem, entry, record, tonumber(keep), tonumber(keep_bytes), now) end

@@ -12,8 +12,8 @@ Rules of this file:
    was deleted or whose end was skipped by a clock set forward, and a live holder puts that back meanwhile
    (found by the simulation). Our own `up` may vouch for the server (it started the embedded one alone, or
    was told `--new-cluster`): then there is none.
-3. The server's clock is where it should be, give or take the request timeout, a slack for slewing and
-   the rate error since the last look; anything else: quarantine. The tolerance is never below the request
+3. The server's clock is where it should be, give or take the request timeout, a slack for slewing, how exactly it was
+   measured and the rate error since; anything else: quarantine. The tolerance is never below the request
    timeout: a server that was paused answers late and has not jumped.
 4. A tick that may have been claimed in a memory that is lost counts as claimed: what was due before the
    loss is settled, what was due while no server answered is not. The loss was at most one heartbeat and
@@ -46,8 +46,8 @@ class Server:
     """
 
     __slots__ = (
-        "_asked_at", "_away", "_doubt_at", "_heartbeat_s", "_known_since", "_lost_at", "_measured_at", "_met_ms",
-        "_offset_s", "_rate_error", "_request_timeout_s",
+        "_asked_at", "_away", "_doubt_at", "_error_s", "_heartbeat_s", "_known_since", "_lost_at", "_measured_at",
+        "_met_ms", "_offset_at", "_offset_s", "_rate_error", "_request_timeout_s",
         "bucket", "epoch", "quarantine_until", "settled_ms", "why",
     )  # fmt: skip
 
@@ -64,7 +64,7 @@ class Server:
         self._heartbeat_s = heartbeat_s
         self._request_timeout_s = request_timeout_s
         self._rate_error = clock_rate_error
-        self._offset_s = 0.0
+        self._offset_s = self._offset_at = self._error_s = 0.0
         self._measured_at = 0.0
         self._asked_at = NEVER
         self._away = False
@@ -144,7 +144,7 @@ class Server:
         if known != met.epoch:
             self._doubt_at = self._measured_at if known else -NEVER
             self._known_since = self._lost_at if known else now_boot
-        self._offset_s = met.server_ms / 1000 - (met.asked_at + now_boot) / 2
+        self._measure(met, now_boot, anew=jumped or known != met.epoch)
         self._measured_at = now_boot
         self._met_ms = met.server_ms
         self._away = False
@@ -180,13 +180,20 @@ class Server:
         self.settled_ms = max(self.settled_ms, born_ms)
         self._lost_at = max(self._lost_at, born_at)
 
+    def _measure(self, met: ServerMet, now_boot: float, *, anew: bool) -> None:
+        """Take over how far its clock is ahead, unless we know it better: a busy node takes answers up late."""
+        error_s = (now_boot - met.asked_at) / 2
+        if anew or error_s <= self._error_s + self._rate_error * (now_boot - self._offset_at):
+            self._offset_s = met.server_ms / 1000 - (met.asked_at + now_boot) / 2
+            self._error_s, self._offset_at = error_s, now_boot
+
     def _clock_is_where_expected(self, server_ms: int, asked_at: float, replied_at: float) -> bool:
         server_s = server_ms / 1000
-        slack_s = self._tolerance_s(replied_at)
+        slack_s = self._tolerance_s(replied_at) + self._error_s
         return asked_at + self._offset_s - slack_s <= server_s <= replied_at + self._offset_s + slack_s
 
     def _tolerance_s(self, now_boot: float) -> float:
-        return self._request_timeout_s + SLEW_SLACK_S + self._rate_error * (now_boot - self._measured_at)
+        return self._request_timeout_s + SLEW_SLACK_S + self._rate_error * (now_boot - self._offset_at)
 
     def _quarantine(self, until: float, why: str) -> str:
         self.quarantine_until = max(self.quarantine_until, until)

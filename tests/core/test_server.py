@@ -1,5 +1,7 @@
 """What a node believes of Redis: when absence of a key proves nothing, and for how long."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.core.server import Server
@@ -248,3 +250,23 @@ def test_a_node_never_answers_for_ticks_of_a_time_in_which_another_held_the_leas
 
     assert belief.known_since_ms(at(45.0), at_least=40.0) == server_ms(40.0)
     assert belief.known_since_ms(at(45.0), at_least=50.0) == server_ms(45.0)
+
+
+# An answer that we take up late
+
+
+def test_an_answer_that_a_busy_node_takes_up_late_is_no_jump_of_the_clock() -> None:
+    belief = server()
+    late = replace(met(3.0), asked_at=3.0)
+
+    assert belief.on_met(late, 8.0, 15.0, vouched=False) == ""
+    assert belief.on_met(met(9.0), 9.0, 15.0, vouched=False) == ""
+    assert belief.expected_ms(9.0) == server_ms(9.0)
+
+
+def test_where_the_first_answer_was_taken_up_late_the_next_one_is_no_jump_either() -> None:
+    belief = server(met_at=None)
+    belief.on_met(replace(met(0.0), asked_at=0.0), 5.0, 15.0, vouched=True)
+
+    assert belief.on_met(met(6.0), 6.0, 15.0, vouched=False) == ""
+    assert belief.expected_ms(6.0) == server_ms(6.0)

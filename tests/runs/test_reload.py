@@ -11,14 +11,19 @@ from tests.runs.node import Node, job, until
 
 FAMILY = """
 import os, signal, time
+told, tell = os.pipe()
 child = os.fork()
 name = "parent" if child else "child"
 signal.signal(signal.SIGHUP, lambda *_: print(name, "got HUP", flush=True))
-if not child:
+if child:
+    os.read(told, 1)
     print("ready", flush=True)
+else:
+    os.write(tell, b"x")
 while True:
     time.sleep(60)
 """
+"""Says that it is ready when both of them are: a signal that comes before its handler ends a process."""
 
 
 async def ready(node: Node, spec: JobSpec) -> RunId:

@@ -400,15 +400,18 @@ def test_the_table_of_failovers_holds(row: list[str]) -> None:
     run = Run(FIRST, Token(7), tick_ms, Reason.SCHEDULE, NOW, pid=pid, stop_why=why)
     ended = RunEnded(PLAIN.name, FIRST, None, 15 if pid else 0, "", cause, elapsed_s=1.0)
 
-    outcomes, follows = set(), []
+    outcomes, follows = set(), list[str]()
     for on_lost in OnLost:
         spec = replace(PLAIN, on_lost=on_lost)
         record = record_of(spec, run, ended, NodeName("alpha"), NOW, order_ms=0)
         outcomes.add(f"`{record['outcome']}`")
-        follows.append(attempts.follower(spec, run, ended, record, HOLDER, NOW) is not None)
+        left = attempts.follower(spec, run, ended, record, HOLDER, NOW)
+        wait_s = None if left is None else round(left.retry_ms / 1000 - NOW.utc, 3)
+        words = {None: "nothing", 0.0: "runs again at once", PLAIN.lease.heartbeat_s: "runs again, a heartbeat later"}
+        follows.append(words[wait_s])
 
     assert {row[1]} == outcomes
-    assert [cell.startswith("runs again at once") for cell in row[2:]] == follows
+    assert all(cell.startswith(told) for cell, told in zip(row[2:], follows, strict=True)), follows
 
 
 def test_reruns_take_nothing_from_retries_and_both_come_to_an_end() -> None:
